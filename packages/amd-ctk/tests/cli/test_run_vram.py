@@ -11,13 +11,12 @@ import pytest
 from amd_ctk.job.memory import find_job_limit
 from amd_ctk.job.start import PlannedJob
 from amd_gpu_tracker import Tracker
-from amdgpu_discovery.numbering import locate_gpus
+from support.memory_limits import shrink
 
 LET_START = "('sudo amd-ctk config set vram-limit asked' lets such containers start without a limit)"
 NO_CONTAINER = "the command is not 'docker run' or 'podman run', and only containers have limits"
 OURS = {"Runtimes": {"amd": {"path": "/usr/bin/amd-container-runtime"}}, "DefaultRuntime": "runc"}
 WITH_CDI = {"Runtimes": {"runc": {"path": "runc"}}, "DefaultRuntime": "runc", "CDISpecDirs": ["/etc/cdi"]}
-KFD_NODES = "/sys/devices/virtual/kfd/kfd/topology/nodes"
 PROGRAM = ("sh", "-c", "env | grep ^AMD_VRAM | sort")
 
 
@@ -145,9 +144,7 @@ def test_what_no_gpu_can_limit_is_refused_before_anything_is_reserved(tracked, a
 
 
 def test_a_job_whose_gpu_has_less_memory_than_another_is_refused_and_keeps_no_gpu(tracked, amd_ctk, tmp_path):
-    node = locate_gpus(tracked)[1].kfd_node
-    (bank,) = Path(tracked.path(f"{KFD_NODES}/{node}/mem_banks")).glob("*/properties")
-    bank.write_text(bank.read_text().replace(str(65520 * 2**20), str(4 * 2**30)))
+    shrink(tracked, 1)
 
     answer = amd_ctk("run", "--gpus=1", "--vram=8GiB", "--", "touch", tmp_path / "ran")
 
@@ -155,6 +152,39 @@ def test_a_job_whose_gpu_has_less_memory_than_another_is_refused_and_keeps_no_gp
     assert answer.stderr.splitlines()[-1] == "8192 MiB is more than GPU 1 has, which is 4096 MiB"
     assert not (tmp_path / "ran").exists()
     assert in_use(tracked) == []
+
+
+def test_a_program_gets_a_gpu_that_has_the_administrators_maximum_but_not_what_it_asks_for(tracked, amd_ctk):
+    shrink(tracked, 0)
+    amd_ctk("config", "set", "vram-maximum", "4096")
+
+    answer = amd_ctk("run", "--gpus=0", "--vram=8GiB", "--", *PROGRAM)
+
+    assert (answer.returncode, answer.stderr) == (0, f"--vram=8GiB is not enforced: {NO_CONTAINER}\nGPU 0\n")
+    assert answer.stdout.splitlines() == [
+        *("AMD_VRAM=4096MiB", "AMD_VRAM_FRACTION=1.0000", "AMD_VRAM_LIMIT_MB=4096", "AMD_VRAM_TOTAL_MB=4096"),
+    ]
+
+
+def test_a_container_is_limited_to_the_administrators_maximum_which_its_gpu_has(tracked, engines, amd_ctk):
+    path = engines("docker")
+    shrink(tracked, 0)
+    amd_ctk("config", "set", "vram-maximum", "4096")
+
+    answer = amd_ctk("run", "--gpus=0", "--vram=8GiB", "--", "docker", "run", "image", PATH=path)
+
+    assert (answer.returncode, answer.stderr) == (0, "GPU 0\n")
+    assert "-e AMD_VRAM=4096MiB --runtime=amd image" in answer.stdout
+
+
+def test_where_limits_are_off_a_job_gets_a_gpu_with_less_than_it_asks_for(tracked, amd_ctk):
+    shrink(tracked, 0)
+    amd_ctk("config", "set", "vram-limit", "off")
+
+    answer = amd_ctk("run", "--gpus=0", "--vram=8GiB", "--", "true")
+
+    assert answer.stderr == '--vram=8GiB is ignored because vram-limit is "off"\nGPU 0\n'
+    assert answer.returncode == 0
 
 
 def test_explain_shows_the_variables_of_a_program_and_that_nothing_enforces_its_limit(tracked, amd_ctk):

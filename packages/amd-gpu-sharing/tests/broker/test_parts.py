@@ -9,6 +9,7 @@ from amd_gpu_sharing.broker.requests.protocol import PREVIEW, RESERVE, Request
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
+from support.memory_limits import shrink
 from support.shared_host import ALICE, BOB, CAROL, make_demand, run, users, wait_until
 
 
@@ -19,6 +20,9 @@ def broker(broker):
     broker.shares_by_vram = True
     broker.set_terms("fifo", "everyone")
     return broker
+
+
+TOO_MUCH = "4: 5000 MiB is more than GPU 0 has, which is 4096 MiB"
 
 
 def part(name, gpus, mib, **more):
@@ -54,6 +58,23 @@ def test_a_spare_job_has_whole_gpus_which_others_get_when_it_ends(host, person):
     assert parts(host, 0) == {"40001/worker": 0}
 
     assert person(BOB, run("train", "0")).answer() == "got (0,)"
+
+
+def test_a_spare_job_has_a_gpu_with_the_memory_that_limits_it(host, person):
+    shrink(host, 0)
+
+    assert person(ALICE, part("worker", "auto:1", 5000, spare=True)).line() == "got (1,)"
+    assert person(ALICE, part("late", "0", 5000, spare=True)).line() == TOO_MUCH
+
+
+def test_a_job_that_a_gpu_of_its_reservation_cannot_hold_is_refused_and_gets_nothing(host, person):
+    shrink(host, 0)
+    person(ALICE, Request(verb=RESERVE, name="debug", gpus="0", seconds=600)).line()
+    inside = part("inside", "", 5000, reservation="debug")
+
+    assert person(ALICE, inside).line() == TOO_MUCH
+    assert person(ALICE, inside.replace(verb=PREVIEW)).line() == TOO_MUCH
+    assert parts(host, 0) == {"40001/debug": 0}
 
 
 def test_a_reservation_has_whole_gpus(person):

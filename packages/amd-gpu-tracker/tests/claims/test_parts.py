@@ -21,6 +21,7 @@ from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
+from support.memory_limits import shrink
 
 # Of each of four MI210.
 VRAM_MB = 65520
@@ -337,15 +338,27 @@ def test_a_part_that_has_ended_goes_on_only_if_others_left_room_for_it(machine, 
     assert has_room(machine.host, machine.state.read_policy(), ended, others) == is_left
 
 
-def test_a_users_own_reservations_promise_no_parts(machine, tmp_path):
-    state = State(machine.host, str(tmp_path / "run-of-a-user"))
+@pytest.fixture
+def own(machine, tmp_path):
+    """Return the tracker of a user without a permission."""
     tracker = Tracker(machine.host, processes=machine.processes, lock_timeout=2)
-    tracker._book = Book(state, machine.processes, machine.book.lock)
+    tracker._book = Book(State(machine.host, str(tmp_path / "run-of-a-user")), machine.processes, machine.book.lock)
+    return tracker
 
-    tracker.reserve("0", name="own", vram_mb=1000)
 
-    (path,) = state.lease_paths()
-    assert state.read_lease(path).vram_mb == 0
+def test_a_users_own_reservations_promise_no_parts(own):
+    own.reserve("0", name="own", vram_mb=1000)
+
+    (path,) = own._book.state.lease_paths()
+    assert own._book.state.read_lease(path).vram_mb == 0
+
+
+def test_a_users_own_reservation_is_of_a_gpu_that_has_the_memory(machine, own):
+    shrink(machine.host, 0)
+
+    assert own.reserve("auto:1", name="own", vram_mb=5000).numbers == (1,)
+    with pytest.raises(RequestError, match="5000 MiB is more than GPU 0 has, which is 4096 MiB"):
+        own.reserve("0", name="late", vram_mb=5000)
 
 
 STEPS = st.one_of(

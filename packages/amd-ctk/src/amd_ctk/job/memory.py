@@ -32,27 +32,22 @@ ROOTLESS = "the container is rootless, and root owns the cgroups that have limit
 class JobLimit(Value):
     """What `--vram` does: `words` are for the `run` of an engine; a program is told the limit if `is_told`.
 
-    `part_mib` is what the tracker promises the job of each GPU; 0 for whole GPUs.
+    `part_mib` is what the job gets of each GPU, at most the administrator's maximum; 0 if limits are off. `vram` is
+    the same as a value of AMD_VRAM.
     """
 
-    vram: str
+    vram: str = ""
     part_mib: int = 0
     words: tuple[str, ...] = ()
     is_told: bool = False
 
     def variables_for(self, host: Host, numbers: Sequence[int]) -> dict[str, str]:
-        """Return the variables for a program with these GPUs; RequestError if one of them has less memory."""
-        gpus = [gpu for gpu in find_gpus(host) if gpu.number in numbers]
-        mib = parse_amount(self.vram, gpus, OPTION)
-        if not (self.is_told and gpus):
+        """Return the variables for a program with these GPUs, which have that much memory."""
+        if not (self.is_told and numbers):
             return {}
-        settings = read_settings(host)
-        totals = {(gpu.vram_bytes or 0) // MEBIBYTE for gpu in gpus}
-        told = memory_variables(
-            min(mib, settings.vram_maximum or mib),
-            max(totals) if len(totals) == 1 else 0,
-            settings.swarm_vram_headroom,
-        )
+        totals = {(gpu.vram_bytes or 0) // MEBIBYTE for gpu in find_gpus(host) if gpu.number in numbers}
+        headroom = read_settings(host).swarm_vram_headroom
+        told = memory_variables(self.part_mib, max(totals) if len(totals) == 1 else 0, headroom)
         return {MEMORY: self.vram, **dict(variable.split("=", 1) for variable in told)}
 
 
@@ -69,17 +64,19 @@ def find_job_limit(job: PlannedJob, host: Host, options: EngineOptions | None) -
     mib = require_amount(host, job.vram)
     settings = read_settings(host)
     said = f"{OPTION}={job.vram}"
-    part = min(mib, settings.vram_maximum or mib)
     if settings.vram_limit == OFF:
         print_note(f'{said} is ignored because vram-limit is "{OFF}"')
-        return JobLimit(vram=job.vram)
+        return JobLimit()
     if obstacle := _find_obstacle(job, host, options):
         if settings.requires_limit:
             raise RequestError(f"{said} cannot be enforced: {obstacle}", hint=LET_START)
         print_note(f"{said} is not enforced: {obstacle}")
+    part = min(mib, settings.vram_maximum or mib)
+    # The runtime refuses an amount that a GPU does not have, and the GPU is chosen by the part.
+    limit = JobLimit(vram=job.vram if part == mib else f"{part}MiB", part_mib=part)
     if find_run(job.argv) is None:
-        return JobLimit(vram=job.vram, part_mib=part, is_told=True)
-    return JobLimit(vram=job.vram, part_mib=part, words=("-e", f"{MEMORY}={job.vram}"))
+        return limit.replace(is_told=True)
+    return limit.replace(words=("-e", f"{MEMORY}={limit.vram}"))
 
 
 def _find_obstacle(job: PlannedJob, host: Host, options: EngineOptions | None) -> str:

@@ -71,13 +71,13 @@ def wait_in_line(
     """
     state, processes = book.state, book.processes
     require_name(name)
-    # A user's own queue promises no parts of GPUs.
-    vram_mb = 0 if state.is_rootless else vram_mb
     choice, wanted = require_possible(state, request, rules, vram_mb)
+    # A user's own queue promises no parts of GPUs.
+    part_mb = 0 if state.is_rootless else vram_mb
     state.prepare()
     tickets = Tickets(state, processes)
     _require_free_name(state, name, processes, tickets)
-    if not is_contested(state.read_policy(), choice, wanted, vram_mb) or not tickets.stems():
+    if not is_contested(state.read_policy(), choice, wanted, part_mb) or not tickets.stems():
         # If the GPUs are in use or another process keeps the lock, the job waits in line.
         with suppress(GpusRefused, LockTimeout):
             return hold_by_name(book, name, request, rules=rules, release=release, is_waiting=True, vram_mb=vram_mb)

@@ -202,9 +202,9 @@ def _find_claim(
 
     GpusRefused if jobs wait before it, or if kubelet has given a pod one of the exclusive GPUs that it names.
     """
+    choice, wanted = find_wanted(book.state.host, request, rules, vram_mb)
     # Root does not count what users write.
     vram_mb = 0 if book.state.is_rootless else max(0, vram_mb)
-    choice, wanted = find_wanted(book.state.host, request, rules, vram_mb)
     if choice is None:
         _require_no_pod(book, wanted, is_part=bool(vram_mb))
     if choice and among is not None:

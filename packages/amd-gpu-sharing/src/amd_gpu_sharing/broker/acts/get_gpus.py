@@ -47,7 +47,9 @@ def preview(parts: BrokerParts, terms: Terms, client: Connection, request: Reque
     permission = permission_of(terms, peer, request)
     parts.grants.require_free_name(job)
     if request.reservation:
-        found = parts.grants.preview_inside(job, find_reservation(parts, client, request), peer.process)
+        found = parts.grants.preview_inside(
+            job, find_reservation(parts, client, request), peer.process, vram_mb=request.vram_mb or 0
+        )
         return found.replace(kind=DONE)
     demand = resolve_demand(parts.book, terms, permission, peer, request)
     give = partial(parts.grants.preview, demand)
@@ -91,7 +93,8 @@ def _run_inside(parts: BrokerParts, client: Connection, request: Request, job: s
     peer = client.peer
     reservation = find_reservation(parts, client, request)
     person = peer.person(request.behind) or 0
-    grant = parts.grants.give_inside(job, reservation, peer.process, person=person)
+    vram_mb = request.vram_mb or 0
+    grant = parts.grants.give_inside(job, reservation, peer.process, person=person, vram_mb=vram_mb)
     _log_granted(parts, request.name, person, f", in {reservation}", grant.numbers)
     return parts.scopes.hand_over(client, job, grant)
 

@@ -17,7 +17,7 @@ from amd_gpu_tracker.book.lease import BY_API, RESERVATION, Holder, Lease, Proce
 from amd_gpu_tracker.claims.by_name import preview_by_name, reserve_by_name
 from amd_gpu_tracker.claims.claim import Book, Claim, LeaseTerms
 from amd_gpu_tracker.claims.handover import build_environment, digest_of, find_reservation, new_token
-from amd_gpu_tracker.claims.parts import has_room
+from amd_gpu_tracker.claims.parts import has_room, with_memory
 from amd_gpu_tracker.claims.release import release
 from amd_gpu_tracker.claims.reservation import preview, reserve
 from amd_gpu_tracker.errors import ContainerRunning, Message, NotDone, placeholder
@@ -61,21 +61,23 @@ class Grants:
         )
         return self._granted(gpus, "", self._limit_of(demand))
 
-    def give_inside(self, job: str, reservation: str, process: ProcessId, *, person: int) -> Answer:
+    def give_inside(self, job: str, reservation: str, process: ProcessId, *, person: int, vram_mb: int = 0) -> Answer:
         """Give a process the GPUs of a reservation, until the reservation ends.
 
-        NotDone or NotPermitted if there is no such reservation, GpusRefused if another job has the GPUs.
+        NotDone or NotPermitted if there is no such reservation, GpusRefused if another job has the GPUs, RequestError
+        if one of them has less memory than `vram_mb`.
         """
         token = new_token(job)
-        claim = self._claim_inside(job, reservation, process).replace(token_digest=digest_of(token), person=person)
+        claim = self._claim_inside(job, reservation, process, vram_mb)
+        claim = claim.replace(token_digest=digest_of(token), person=person)
         if not reserve(self._book, claim):
             raise ContainerRunning(f"{job} already has GPUs", hint="give each job its own name")
         self._open(job, claim.wanted)
         return self._granted(claim.wanted, token, claim.limit)
 
-    def preview_inside(self, job: str, reservation: str, process: ProcessId) -> Answer:
+    def preview_inside(self, job: str, reservation: str, process: ProcessId, *, vram_mb: int = 0) -> Answer:
         """Return what `give_inside` would return now, or raise its error."""
-        claim = self._claim_inside(job, reservation, process)
+        claim = self._claim_inside(job, reservation, process, vram_mb)
         preview(self._book, claim)
         return self._granted(claim.wanted, "", claim.limit)
 
@@ -172,14 +174,17 @@ class Grants:
         gpus = self._reserve_by_name(demand, among, token, FIRST_PROCESS, terms, is_waiting=is_waiting)
         return _reserved(gpus, seconds)
 
-    def _claim_inside(self, job: str, reservation: str, process: ProcessId) -> Claim:
-        """Return the claim of a job for the GPUs of a reservation; NotDone or NotPermitted if there is none."""
+    def _claim_inside(self, job: str, reservation: str, process: ProcessId, vram_mb: int) -> Claim:
+        """Return the claim of a job for the GPUs of a reservation; errors as `give_inside`."""
         lease = find_reservation(self._state, reservation, self._processes)
         if lease is None or lease.kind != RESERVATION:
             raise no_reservation(self._state, reservation, by=owner_of(job))
+        wanted = gpus_of(lease, self._state.host)
+        if vram_mb:
+            with_memory(self._state.host, wanted, vram_mb)
         return Claim(
             holder=Holder(container_id=job, creator=process),
-            wanted=gpus_of(lease, self._state.host),
+            wanted=wanted,
             ways=(BY_API,),
             group=lease.group,
             limit=lease.until,

@@ -102,9 +102,10 @@ def resolve_demand(book: Book, terms: Terms, permission: Permission, peer: Peer,
         rules = parse_rules(request.rules, request.numbers)
     if not policy.enabled:
         raise TrackerDisabled
-    # A spare job ends for others, which would not give them a GPU of which somebody else has a part, too.
-    vram_mb = 0 if request.spare else request.vram_mb or 0
-    choice, wanted = _find_wanted_within(host, request.gpus, rules, permission, vram_mb)
+    choice, wanted = _find_wanted_within(host, request.gpus, rules, permission, request.vram_mb or 0)
+    # A spare job ends for others, which would not give them a GPU of which somebody else has a part, too. And a user's
+    # own queue promises no parts.
+    vram_mb = 0 if request.spare or book.state.is_rootless else request.vram_mb or 0
     if not wanted:
         raise RequestError("the request names no GPU", hint="name GPUs, or say how many, as in free:1")
     count = choice.count if choice else len(wanted)
