@@ -76,6 +76,23 @@ def test_a_list_has_the_latest_start_of_a_job_if_it_is_known():
     assert [job["latest"] for job in json.loads(format_json(tickets, []))["jobs"]] == [NOW + 11400, None]
 
 
+def test_a_list_has_the_part_of_each_gpu_that_a_job_waits_for_or_has():
+    waiting = [ticket(1, latest=None).replace(vram_mb=16384), ticket(2, latest=None)]
+    running = [TRAIN.replace(vram_mb=8192), DEBUG.replace(until=None)]
+
+    assert format_queue(waiting, running, NOW) == (
+        "Person  Name   GPUs          Numbers  Process       For\n"
+        "root    train  2 (8192 MiB)  0,1      48213         2 min 5 s\n"
+        "root    debug  1             4        9f2c1d0a3b4c  1 min 0 s\n"
+        "\n"
+        "Place  Person  Name     GPUs           Request  Waiting for  Process\n"
+        "1      root    train-1  1 (16384 MiB)  free:1   5 s          101\n"
+        "2      root    train-2  1              free:1   5 s          102"
+    )
+    document = json.loads(format_json(waiting, running))
+    assert [job["vram_mb"] for job in (*document["jobs"], *document["running"])] == [16384, 0, 8192, 0]
+
+
 def test_a_list_has_the_idle_time_of_jobs_and_whether_they_are_preemptible():
     idle = DEBUG.replace(idle_since=NOW - 300, preemptible_at=NOW + 60)
     over = TRAIN.replace(idle_since=NOW - 7260, preemptible_at=NOW - 60)

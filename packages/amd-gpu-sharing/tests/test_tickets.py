@@ -35,6 +35,13 @@ def test_a_ticket_is_a_line_of_json():
     assert parse_ticket(42, "train-3", CONTENT) == TICKET
 
 
+def test_a_ticket_for_parts_of_gpus_says_how_much_memory_they_have():
+    content = CONTENT.replace(b"}\n", b',"vram_mb":16384}\n')
+
+    assert format_ticket(TICKET.replace(vram_mb=16384)) == content
+    assert parse_ticket(42, "train-3", content) == TICKET.replace(vram_mb=16384)
+
+
 def test_number_and_name_are_those_of_the_file():
     assert TICKET.stem == "00000000000000000042-train-3"
     assert parse_stem(TICKET.stem) == (42, "train-3")
@@ -91,6 +98,8 @@ def test_a_file_that_no_client_wrote_is_no_ticket(content):
         (b'"since":1000.5', b'"since":null'),
         (b'"boot_id":"boot"', b'"boot_id":[]'),
         (b'"request":"0-3"', b'"requests":"0-3"'),
+        (b'"person":1001', b'"person":1001,"vram_mb":-1'),
+        (b'"person":1001', b'"person":1001,"vram_mb":4294967296'),
     ],
 )
 def test_a_damaged_ticket_is_none(old, new):

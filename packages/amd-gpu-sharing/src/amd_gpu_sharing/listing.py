@@ -6,7 +6,7 @@ import os
 import time
 
 from amd_gpu_tracker.times import format_moment, format_seconds
-from amd_gpu_tracker.watch.show.jobs import EMPTY_QUEUE, name_person, running_rows, time_left, with_column
+from amd_gpu_tracker.watch.show.jobs import EMPTY_QUEUE, count_gpus, name_person, running_rows, time_left, with_column
 from amdgpu_discovery.command_line.listing import format_columns, to_json
 from amdgpu_discovery.command_line.stderr import print_note
 from amdgpu_discovery.numbering import locate_gpus
@@ -110,6 +110,7 @@ def format_json(
             "pid": ticket.waiter.pid,
             "person": ticket.person,
             "latest": ticket.latest,
+            "vram_mb": ticket.vram_mb,
         }
         for place, ticket in enumerate(tickets, 1)
     ]
@@ -124,5 +125,5 @@ def waiting_rows(tickets: Sequence[Ticket], now: float) -> list[tuple[str, ...]]
 
 def _waiting_row(place: int, ticket: Ticket, now: float) -> tuple[str, ...]:
     waited = format_seconds(max(0.0, now - ticket.since))
-    person = name_person(ticket.person)
-    return str(place), person, ticket.name, str(ticket.count), printable(ticket.request), waited, str(ticket.waiter.pid)
+    person, gpus = name_person(ticket.person), count_gpus(ticket.count, ticket.vram_mb)
+    return str(place), person, ticket.name, gpus, printable(ticket.request), waited, str(ticket.waiter.pid)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 
-from amd_gpu_tracker.book.lease import MOST_LEASED_GPUS, NEVER, ProcessId, on_this_clock
+from amd_gpu_tracker.book.lease import LARGEST_ID, MOST_LEASED_GPUS, NEVER, ProcessId, on_this_clock
 from amd_gpu_tracker.book.state import State, make_directory
 from amd_gpu_tracker.errors import needs_root
 from amdgpu_discovery.errors import FileError, reason
@@ -55,6 +55,7 @@ class Ticket(Value):
         person: The user whose job it is: the owner, or the user who became root by sudo.
         is_spare: Whether it wants GPUs only as long as no other job does.
         put_first: When root put it first, in nanoseconds since boot; 0 for never. The last one goes before all others.
+        vram_mb: How much memory of each GPU it wants, in MiB; 0 for whole GPUs.
         latest: When it gets its GPUs at the latest, by the last estimate, in seconds since 1970; None if unknown. It is
             not in the ticket's file.
     """
@@ -72,6 +73,7 @@ class Ticket(Value):
     person: int = 0
     is_spare: bool = False
     put_first: int = 0
+    vram_mb: int = 0
     latest: float | None = None
 
     @property
@@ -91,7 +93,7 @@ def parse_stem(stem: str) -> tuple[int, str] | None:
 def format_ticket(ticket: Ticket) -> bytes:
     """Return a ticket as the content of its file; number and name are in the file's name."""
     # A service of an earlier version knows only the others.
-    unset = [name for name in ("is_spare", "put_first") if not getattr(ticket, name)]
+    unset = [name for name in ("is_spare", "put_first", "vram_mb") if not getattr(ticket, name)]
     left_out = ("number", "name", "latest", *unset)
     fields = {name: getattr(ticket, name) for name in Ticket.fields() if name not in left_out}
     cut = {"request": ticket.request[:LONGEST_REQUEST_SHOWN], "waiter": ticket.waiter.as_dict()}
@@ -108,7 +110,7 @@ def parse_ticket(number: int, name: str, content: bytes) -> Ticket | None:
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return None
     is_sound = ticket.waiter.is_possible and all(0 <= number < MOST_LEASED_GPUS for number in ticket.among)
-    is_sound = is_sound and ticket.put_first >= 0
+    is_sound = is_sound and ticket.put_first >= 0 and 0 <= ticket.vram_mb <= LARGEST_ID
     return ticket if is_sound and 0 <= ticket.since < NEVER and 0 < ticket.count < NEVER else None
 
 

@@ -109,7 +109,7 @@ def test_a_small_part_does_not_overtake_a_large_one_that_waits(host, person):
     )
     carol = person(CAROL, part("small", "0", 1000))
     assert carol.line() == (
-        "waiting for 1 GPU: 0 free of 1 that fits, 1 job before this one (40002's large: 1 GPU);"
+        "waiting for 1 GPU: 0 free of 1 that fits, 1 job before this one (40002's large: 60000 MiB of 1 GPU);"
         " GPU 0: 40001's train since 12:00"
     )
     alice.end()
@@ -153,6 +153,7 @@ def test_a_broker_that_starts_again_keeps_the_parts_and_who_waits(host, broker, 
     bob.line()
     broker.kill()
     broker.start()
+    assert [(ticket.name, ticket.vram_mb) for ticket in Tracker(host).waiting()] == [("large", 60000)]
 
     assert person(CAROL, part("also", "0", 40000, wait=False)).line().startswith("1: GPU 0 is in use by job train")
     alice.end()

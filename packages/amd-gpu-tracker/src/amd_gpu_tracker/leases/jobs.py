@@ -30,6 +30,7 @@ class RunningJob(Value):
         until: Its end or time limit, in seconds since 1970 (UTC); None without one.
         idle_since: Since when its GPUs have been idle, in seconds since 1970 (UTC); None if unknown.
         preemptible_at: From when it may end for waiting jobs; None for never.
+        vram_mb: The memory of each GPU that it has, in MiB; 0 for whole GPUs.
     """
 
     name: str
@@ -41,6 +42,7 @@ class RunningJob(Value):
     until: float | None = None
     idle_since: float | None = None
     preemptible_at: float | None = None
+    vram_mb: int = 0
 
 
 def running_jobs(status: Status, leases: Sequence[OwnedLease]) -> list[RunningJob]:
@@ -98,4 +100,5 @@ def _running_job(
         until=use.until,
         idle_since=use.idle_since,
         preemptible_at=use.preemptible_at,
+        vram_mb=use.vram_mb,
     )

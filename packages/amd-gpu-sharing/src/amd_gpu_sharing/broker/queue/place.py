@@ -185,7 +185,7 @@ def format_waiting(
     if not before:
         return f"{said}{hint}"
     named = [
-        f"{title(other)}: {other.count if place else _gpus(other.count)}"
+        f"{title(other)}: {_part(other)}{other.count if place else _gpus(other.count)}"
         for place, other in enumerate(before[:MOST_NAMED_GPUS])
     ]
     jobs = len(before)
@@ -216,6 +216,10 @@ def _named(numbers: Sequence[int]) -> str:
     from amdgpu_discovery.choices.unknown_gpus import format_numbers
 
     return f"GPU{'s' if len(numbers) > 1 else ''} {format_numbers(numbers).replace(',', '')}"
+
+
+def _part(demand: Demand) -> str:
+    return f"{demand.vram_mb} MiB of " if demand.vram_mb else ""
 
 
 def _gpus(count: int) -> str:

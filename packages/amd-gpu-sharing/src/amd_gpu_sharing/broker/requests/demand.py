@@ -33,7 +33,7 @@ class Demand(Value):
     """What a request means that can be met now or later.
 
     Attributes:
-        name, request, count, waiter, owner, person, is_spare: Those of its ticket, if it waits.
+        name, request, count, waiter, owner, person, is_spare, vram_mb: Those of its ticket, if it waits.
         fitting: The GPUs that fit, as bits, because every change goes through thousands of requests.
         seconds: The time after which the job ends; 0 for never.
         reserved_seconds: How long a reservation lasts; 0 for a job.
@@ -41,7 +41,6 @@ class Demand(Value):
         permission: The permission of its person.
         rules: The rules for choices.
         may_be_taken: Whether another job may hold its GPUs exclusively.
-        vram_mb: How much memory of each GPU it wants, in MiB; 0 for whole GPUs.
         person_known: The person for its lease; None if unknown.
     """
 

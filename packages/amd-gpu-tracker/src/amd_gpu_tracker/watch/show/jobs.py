@@ -33,6 +33,11 @@ def with_column(rows: list[tuple[str, ...]], header: str, cells: Sequence[str]) 
     return [(*row, cell) for row, cell in zip(rows, (header, *cells), strict=True)]
 
 
+def count_gpus(count: int, vram_mb: int) -> str:
+    """Return how many GPUs a job has or wants, and its part of each in MiB; 0 for whole GPUs."""
+    return f"{count} ({vram_mb} MiB)" if vram_mb else str(count)
+
+
 def time_left(moment: float | None, now: float) -> str:
     """Return the time until a moment, - for None."""
     return "-" if moment is None else format_seconds(max(0.0, moment - now))
@@ -47,8 +52,8 @@ def _idle(job: RunningJob, now: float) -> str:
 
 def _running_row(job: RunningJob, now: float) -> tuple[str, ...]:
     had = format_seconds(max(0.0, now - job.since))
-    numbers = ",".join(map(str, job.gpus))
-    return name_person(job.person), printable(job.name), str(len(job.gpus)), numbers, _process(job), had
+    gpus, numbers = count_gpus(len(job.gpus), job.vram_mb), ",".join(map(str, job.gpus))
+    return name_person(job.person), printable(job.name), gpus, numbers, _process(job), had
 
 
 def _process(job: RunningJob) -> str:
