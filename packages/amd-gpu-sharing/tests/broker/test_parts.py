@@ -22,7 +22,10 @@ def broker(broker):
     return broker
 
 
-TOO_MUCH = "4: 5000 MiB is more than GPU 0 has, which is 4096 MiB"
+TOO_MUCH = (
+    "4: 5000 MiB is more than GPU 0 has, which is 4096 MiB"
+    " (ask for less, or for GPUs that have it, as in all+vram:5000MiB)"
+)
 
 
 def part(name, gpus, mib, **more):
@@ -171,7 +174,10 @@ def test_a_job_in_a_reservation_has_the_whole_gpus_of_it(host, person):
 
 
 def test_a_part_for_longer_than_any_gpu_has_is_refused_at_once(person):
-    assert person(ALICE, part("huge", "0", 70000)).line() == ("4: 70000 MiB is more than GPU 0 has, which is 65520 MiB")
+    assert person(ALICE, part("huge", "0", 70000)).line() == (
+        "4: 70000 MiB is more than GPU 0 has, which is 65520 MiB"
+        " (ask for less, or for GPUs that have it, as in all+vram:70000MiB)"
+    )
 
 
 def test_the_container_of_a_job_has_its_part_and_other_jobs_stay(host, person):

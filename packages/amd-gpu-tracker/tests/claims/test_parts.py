@@ -124,7 +124,13 @@ def test_a_preview_has_the_gpu_that_would_be_chosen(machine):
 @pytest.mark.parametrize(
     ("request_text", "sentence"),
     [
-        ("0", "65521 MiB is more than GPU 0 has, which is 65520 MiB"),
+        (
+            "0",
+            (
+                "65521 MiB is more than GPU 0 has, which is 65520 MiB"
+                " (ask for less, or for GPUs that have it, as in all+vram:65521MiB)"
+            ),
+        ),
         ("auto:1", "auto:1: no GPU of this host fits vram:65521MiB ('amd-ctk gpu list' shows them)"),
     ],
 )
@@ -133,6 +139,20 @@ def test_more_than_a_gpu_has_is_refused_for_ever(machine, request_text, sentence
         machine.tracker.reserve(request_text, name="late", vram_mb=65521)
 
     assert str(refusal.value) == sentence
+
+
+@pytest.mark.parametrize("request_text", ["all", "all+gfx90a", "1-2"])
+def test_all_and_named_gpus_include_those_that_are_too_small_for_the_part(machine, request_text):
+    shrink(machine.host, 2)
+
+    with pytest.raises(RequestError) as refusal:
+        machine.tracker.reserve(request_text, name="late", vram_mb=5000)
+
+    assert str(refusal.value) == (
+        "5000 MiB is more than GPU 2 has, which is 4096 MiB"
+        " (ask for less, or for GPUs that have it, as in all+vram:5000MiB)"
+    )
+    assert machine.tracker.reserve("all+vram:5000MiB", name="wide", vram_mb=5000).numbers == (0, 1, 3)
 
 
 def test_a_released_part_is_free_again(machine):

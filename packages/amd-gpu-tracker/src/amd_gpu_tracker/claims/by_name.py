@@ -144,27 +144,25 @@ def hold_by_name(
 def find_wanted(host: Host, request: str, rules: ChoiceRules, vram_mb: int = 0) -> tuple[Choice | None, Sequence[Any]]:
     """Return the GPUs that a request names; for a choice that depends on usage, the choice and the GPUs that fit.
 
-    With `vram_mb`, a part of each is wanted, in MiB. RequestError if the host can never meet it; NumbersChanged if it
-    could before a GPU was lost.
+    With `vram_mb`, a part of each is wanted, in MiB: a choice has only GPUs that can give it, and one that is named, or
+    that `all` means, must. RequestError if the host can never meet it; NumbersChanged if it could before a GPU was
+    lost.
     """
     choice = _parse_choice(request)
-    if choice is None:
-        named = _skip_drained(host, request, _find_named(host, request, rules), rules)
-        if not vram_mb:
-            return None, named
-        from amd_gpu_tracker.claims.parts import with_memory
+    if choice and choice.needs_tracker:
+        if vram_mb:
+            from amdgpu_discovery.choices.grammar import VRAM, Condition
 
-        return None, with_memory(host, named, vram_mb)
-    from amdgpu_discovery.choices.candidates import find_candidates
-    from amdgpu_discovery.discover import find_gpus
+            has_memory = Condition(kind=VRAM, text=f"vram:{vram_mb}MiB", amount=vram_mb)
+            choice = choice.replace(conditions=(*choice.conditions, has_memory))
+        return choice, _find_fitting(host, choice, rules)
+    named = _find_fitting(host, choice, rules) if choice else _find_named(host, request, rules)
+    named = _skip_drained(host, request, named, rules)
+    if not vram_mb:
+        return None, named
+    from amd_gpu_tracker.claims.parts import with_memory
 
-    if vram_mb:
-        from amdgpu_discovery.choices.grammar import VRAM, Condition
-
-        has_memory = Condition(kind=VRAM, text=f"vram:{vram_mb}MiB", amount=vram_mb)
-        choice = choice.replace(conditions=(*choice.conditions, has_memory))
-    fitting = find_candidates(choice, rules.permitted(find_gpus(host)), rules)
-    return (choice, fitting) if choice.needs_tracker else (None, _skip_drained(host, request, fitting, rules))
+    return None, with_memory(host, named, vram_mb)
 
 
 def find_person(processes: Processes) -> int | None:
@@ -226,6 +224,13 @@ def _parse_choice(request: str) -> Choice | None:
     from amdgpu_discovery.choices.grammar import parse_choice
 
     return parse_choice(request)
+
+
+def _find_fitting(host: Host, choice: Choice, rules: ChoiceRules) -> Sequence[Any]:
+    from amdgpu_discovery.choices.candidates import find_candidates
+    from amdgpu_discovery.discover import find_gpus
+
+    return find_candidates(choice, rules.permitted(find_gpus(host)), rules)
 
 
 def _find_named(host: Host, request: str, rules: ChoiceRules) -> Sequence[GpuLocation]:

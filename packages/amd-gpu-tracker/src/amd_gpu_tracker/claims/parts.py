@@ -30,7 +30,8 @@ def with_memory(host: Host, named: Sequence[GpuLocation], vram_mb: int) -> list[
     gpus = [gpu for gpu in find_gpus(host) if gpu.key in keys]
     for gpu, total in zip(gpus, totals_of(gpus).values(), strict=True):
         if total < vram_mb:
-            raise RequestError(f"{vram_mb} MiB is more than GPU {gpu.number} has, which is {total} MiB")
+            hint = f"ask for less, or for GPUs that have it, as in all+vram:{vram_mb}MiB"
+            raise RequestError(f"{vram_mb} MiB is more than GPU {gpu.number} has, which is {total} MiB", hint=hint)
     return gpus
 
 
