@@ -171,7 +171,7 @@ def test_the_hook_of_a_new_version_runs_the_former_one_until_it_is_assembled(tmp
 
 def modules_in(start_file):
     """Return the modules in the file of a start, each with the path that its code has."""
-    _, modules, _, _ = marshal.loads(start_file.read_bytes()[12:])
+    _, modules, _, _ = marshal.loads(start_file.read_bytes()[8:])
     return [(name, code.co_filename) for name, code in modules]
 
 

@@ -265,13 +265,14 @@ def test_without_the_file_of_a_start_the_modules_are_imported(runtime, own_libra
 
 
 @pytest.mark.parametrize("part", ["of every start", "of tracked starts"])
-def test_the_modules_of_a_part_that_cannot_be_read_are_imported(runtime, own_library, own_create, part):
+@pytest.mark.parametrize("damage", ["foreign", "cut"])
+def test_the_modules_of_a_part_that_cannot_be_read_are_imported(runtime, own_library, own_create, part, damage):
     Tracker(runtime.host).enable()
-    content = bytearray((own_library / NAME).read_bytes())
-    begin = 12 if part == "of every start" else 12 + int.from_bytes(content[4:8], "big")
-    # No value of Python's begins with this.
-    content[begin] = 0xFF
-    (own_library / NAME).write_bytes(content)
+    content = (own_library / NAME).read_bytes()
+    begin = 8 if part == "of every start" else 8 + int.from_bytes(content[4:8], "big")
+    # No value of Python's begins with this byte.
+    rest = b"\xff" + content[begin + 1 :] if damage == "foreign" else content[begin : begin + 1000]
+    (own_library / NAME).write_bytes(content[:begin] + rest)
 
     assert create_a_container_with_gpu_0(runtime, own_create) == GIVEN
 
@@ -280,7 +281,7 @@ def test_a_start_finds_the_module_of_json_that_lies_elsewhere_since_the_file_was
     runtime, own_library, own_create
 ):
     content = (own_library / NAME).read_bytes()
-    _, _, _, scanner = marshal.loads(content[12:])
+    _, _, _, scanner = marshal.loads(content[8:])
     if scanner:
         (own_library / NAME).write_bytes(content.replace(scanner.encode(), b"/" + b"x" * (len(scanner) - 1)))
 

@@ -327,24 +327,26 @@ def test_a_spec_that_python_reads_means_the_same_to_every_runtime(tmp_path, text
         assert concerns_gpus(json.loads(text, object_pairs_hook=read)) is concerns_gpus(spec)
 
 
-def options_of_the_launcher(branch):
-    """Return the options that a branch of the launcher's first loop knows."""
+def read_launcher(begin, end):
+    """Return the part of the launcher between two texts."""
     with open(SCRIPT, encoding="utf-8") as file:
-        text = file.read().partition("\nfor word do\n")[2].partition("\ndone\n")[0]
-    before, _, behind = text.partition("create | run | restore)")
-    found = re.findall(r"-{1,2}[a-z][a-z-]*", {"before": before.replace("yes-", "-"), "behind": behind}[branch])
+        return file.read().partition(begin)[2].partition(end)[0]
+
+
+def options_behind_a_command():
+    """Return the options of a start that the launcher knows, except those of one letter."""
+    found = re.findall(r"-{1,2}[a-z][a-z-]*", read_launcher("create | run | restore)", "\ndone\n"))
     return sorted(set(found) - {"-d", "-e"})
 
 
 def test_the_launcher_and_the_parser_know_the_same_options_in_front_of_a_command():
-    assert options_of_the_launcher("before") == sorted(
-        f"{dashes}{name}" for name in GLOBAL_VALUES for dashes in ("-", "--")
-    )
+    rows = read_launcher("case ${word#-} in", "esac").splitlines()
+    names = {row.partition(")")[0].strip() for row in rows if "value_of=" in row}
+
+    assert sorted(" | ".join(names).split(" | ")) == sorted(GLOBAL_VALUES)
 
 
-@pytest.mark.parametrize(
-    "option", sorted({*(f"--{n}" for n in COMMAND_VALUES), *options_of_the_launcher("behind"), "-d"})
-)
+@pytest.mark.parametrize("option", sorted({*(f"--{n}" for n in COMMAND_VALUES), *options_behind_a_command(), "-d"}))
 def test_the_launcher_and_the_parser_find_the_same_bundle_behind_any_option(launcher, option):
     other = launcher.root / "other"
     other.mkdir()

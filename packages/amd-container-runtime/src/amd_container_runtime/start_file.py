@@ -4,8 +4,8 @@ The packages' `assemble` writes it beside the modules; the launcher reads it, an
 place. If it is missing, cut or of another Python, a start imports the modules themselves. Paths and line numbers are
 the same either way.
 
-The file: Python's magic number, the sizes of two values (4 bytes each, big-endian), and both, in the form of `marshal`.
-The first is what every start runs, the second are the modules that only a tracked start runs.
+The file: Python's magic number, the size of a value (4 bytes, big-endian), and two values in the form of `marshal`. The
+first is what every start runs, the second are the modules that only a tracked start reads.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def write_start_file(directory: str, path: str = "") -> None:
     tracked = {name: path for name, path in all_of_tracked.items() if name not in every}
     order = _in_order(every | tracked)
     parts: StartParts = (compiled(top / READER), codes_of(every), set(tracked), _path_of_scanner())
-    first, second = marshal.dumps(parts), marshal.dumps(codes_of(tracked))
+    first = marshal.dumps(parts)
     # A start at the same time, as during a repair, reads the whole former file.
     new = top / f"{NAME}.new"
-    new.write_bytes(MAGIC_NUMBER + b"".join(len(part).to_bytes(4, "big") for part in (first, second)) + first + second)
+    new.write_bytes(MAGIC_NUMBER + len(first).to_bytes(4, "big") + first + marshal.dumps(codes_of(tracked)))
     new.replace(top / NAME)
 
 

@@ -14,6 +14,7 @@ from marshal import loads
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from io import FileIO
     from types import CodeType, ModuleType
     from typing import Any
 
@@ -21,12 +22,12 @@ PACKAGE_FILE = "/__init__.py"
 OURS = ("amd_", "amdgpu_")
 
 
-def use_modules(untracked: Sequence[tuple[str, CodeType]], tracked: set[str], scanner: str, rest: bytes) -> None:
-    """Run the untracked modules, and those in `rest`, with the names in `tracked`, when the first is imported.
+def use_modules(untracked: Sequence[tuple[str, CodeType]], tracked: set[str], scanner: str, file: FileIO) -> None:
+    """Run the untracked modules, and those in the rest of the file, with the names in `tracked`, when one is imported.
 
     `scanner` is the file of `_json`, "" to let Python look for it.
     """
-    sys.meta_path.insert(0, LaterModules(tracked, scanner, rest))
+    sys.meta_path.insert(0, LaterModules(tracked, scanner, file))
     run_modules(untracked)
 
 
@@ -49,8 +50,8 @@ def run_modules(modules: Sequence[tuple[str, CodeType]]) -> None:
 class LaterModules:
     """Finds the modules that only some starts need. Python asks it for every module that is not there yet."""
 
-    def __init__(self, tracked: set[str], scanner: str, rest: bytes) -> None:
-        self._tracked, self._scanner, self._rest = tracked, scanner, rest
+    def __init__(self, tracked: set[str], scanner: str, file: FileIO) -> None:
+        self._tracked, self._scanner, self._file = tracked, scanner, file
         self._uses_module_file = False
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
@@ -61,8 +62,8 @@ class LaterModules:
             return self._find_in_module_file(name)
         self._tracked = set()
         try:
-            modules = loads(self._rest)  # noqa: S302 - a file of root, like the compiled modules beside it
-        except (EOFError, TypeError, ValueError):
+            modules = loads(self._file.read())  # noqa: S302 - a file of root, like the compiled modules beside it
+        except (OSError, EOFError, TypeError, ValueError):
             return None
         run_modules(modules)
         # Not importlib.abc.Loader, although it has its methods: importing that takes as long as all of a start.
