@@ -33,8 +33,11 @@ def use_modules(untracked: Sequence[tuple[str, CodeType]], tracked: set[str], sc
 
 def run_modules(modules: Sequence[tuple[str, CodeType]]) -> None:
     """Make modules and run them; each comes after those that it imports."""
+    # Every import statement asks the module's specification whether it is still being imported.
+    ready = ModuleSpec("start.modules", None)
     for name, code in modules:
         module: Any = type(sys)(name)
+        module.__spec__ = ready
         module.__file__ = code.co_filename
         if code.co_filename.endswith(PACKAGE_FILE):
             module.__path__ = [code.co_filename.removesuffix(PACKAGE_FILE)]
@@ -66,6 +69,8 @@ class LaterModules:
         except (OSError, EOFError, TypeError, ValueError):
             return None
         run_modules(modules)
+        # Python would prefer the specification of a module that is there.
+        sys.modules[name].__spec__ = None
         # Not importlib.abc.Loader, although it has its methods: importing that takes as long as all of a start.
         loader: Any = self
         return ModuleSpec(name, loader)
