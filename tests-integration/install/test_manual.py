@@ -17,7 +17,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.install]
 JUDGES = {"mandoc": ["-T", "lint", "-W", "warning"], "groff": ["-ww", "-mandoc", "-Tutf8", "-z"]}
 # A command is typed as it stands; the last line is of the guide of AMD's toolkit.
 IS_COMMAND = re.compile(r" +(sudo )?amd-| +gpu-ids ")
-PAGES = ["amd-ctk.1", "amd-gpu-tracker.1", "amd-container-toolkit-config.toml.5", "amd-container-runtime.8"]
+PAGES = [
+    *("amd-ctk.1", "amd-gpu-images.1", "amd-gpu-sharing.1", "amd-gpu-tracker.1", "amdgpu-simulator.1"),
+    *("amd-container-toolkit-config.toml.5", "amd-container-runtime.8"),
+]
 
 
 @pytest.fixture(scope="module")
