@@ -30,6 +30,15 @@ def test_crun_is_held_on_to_only_where_there_is_no_runc(tmp_path: Path) -> None:
     assert find_only_crun(directories) == ""
 
 
+def test_the_usual_runtime_is_found_where_the_caller_has_no_path_to_it(tmp_path: Path, monkeypatch) -> None:
+    install(tmp_path / "bin", "crun")
+    runc = install(tmp_path / "sbin", "runc")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(runtime_program, "LOW_LEVEL_DIRECTORIES", (str(tmp_path / "sbin"),))
+
+    assert runtime_program.usual_runtime() == runc
+
+
 @pytest.mark.parametrize(("chosen", "expected"), [("", "/usr/bin/crun"), ("/opt/youki", "/opt/youki")])
 def test_a_chosen_runtime_stays(tmp_path: Path, chosen: str, expected: str) -> None:
     host = Host(tmp_path)

@@ -8,11 +8,15 @@ from pathlib import Path
 import pytest
 
 from amd_ctk.configuration import runtime_program
+from amd_ctk.engines.engine_answers import EngineInfo
 from amd_ctk.explain.explanation import explain_container, explain_spec
 from amd_ctk.explain.run_words import parse_run
+from amd_device_spec.settings_file import set_setting
 
 WORDS = ("podman", "--runtime=/usr/bin/amd-container-runtime", "run", "-e", "AMD_VISIBLE_DEVICES=0")
 LIMIT = "dmem.max"
+DOCKER = ("docker", "run", "--runtime=amd", "-e", "AMD_VISIBLE_DEVICES=0", "-e", "AMD_VRAM=8GiB", "rocm")
+WITHOUT_SYSTEMD = "AMD_VRAM=8GiB is not enforced: crun sets a limit only where systemd makes the container's cgroup"
 BY_CRUN = "AMD_VRAM=8GiB is enforced by crun only where systemd makes the container's cgroup"
 
 
@@ -61,6 +65,50 @@ def test_the_limit_of_a_container_that_keeps_groups_depends_on_systemd_because_c
 
     assert unified(explanation) == {LIMIT: "drm/0000:03:00.0/vram 8589934592"}
     assert BY_CRUN in explanation.notes
+
+
+@pytest.mark.parametrize(
+    ("manager", "limit", "note"),
+    [
+        ("systemd", {LIMIT: "drm/0000:03:00.0/vram 8589934592"}, None),
+        ("cgroupfs", None, WITHOUT_SYSTEMD),
+    ],
+)
+@pytest.mark.parametrize("way", ["option", "option of run", "setting"])
+def test_crun_enforces_a_limit_where_podman_has_systemd_make_the_cgroup(limited, give_crun, manager, limit, note, way):
+    give_crun("1.28")
+    podman, *run = [*WORDS, "-e", "AMD_VRAM=8GiB", "--group-add=keep-groups"]
+    option = f"--cgroup-manager={manager}"
+    words = {"option": [podman, option, *run], "option of run": [podman, *run, option], "setting": [podman, *run]}
+    if way == "setting":
+        settings = Path(limited.path("/etc/containers/containers.conf"))
+        settings.parent.mkdir(parents=True)
+        settings.write_text(f'[engine]\ncgroup_manager = "{manager}"\n')
+
+    explanation = explain_container(parse_run([*words[way], "rocm"], {}), limited)
+
+    assert unified(explanation) == limit
+    assert [each for each in explanation.notes if "AMD_VRAM" in each] == ([note] if note else [])
+
+
+@pytest.mark.parametrize(
+    ("driver", "limit", "note"),
+    [
+        ("systemd", {LIMIT: "drm/0000:03:00.0/vram 8589934592"}, None),
+        ("cgroupfs", None, WITHOUT_SYSTEMD),
+        ("", {LIMIT: "drm/0000:03:00.0/vram 8589934592"}, BY_CRUN),
+    ],
+)
+def test_crun_enforces_a_limit_where_docker_says_that_systemd_makes_cgroups(limited, give_crun, driver, limit, note):
+    give_crun("1.28")
+    set_setting(limited, "low-level-runtime", "crun")
+    runtimes = {"amd": "/usr/bin/amd-container-runtime"}
+    docker = EngineInfo(version=(28,), runtimes=runtimes, default_runtime="runc", cgroup_driver=driver)
+
+    explanation = explain_container(parse_run(DOCKER, {}).replace(info=docker), limited)
+
+    assert unified(explanation) == limit
+    assert [each for each in explanation.notes if "AMD_VRAM" in each] == ([note] if note else [])
 
 
 def test_an_old_crun_enforces_none(limited, give_crun):

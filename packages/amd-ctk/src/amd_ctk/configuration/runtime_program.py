@@ -39,7 +39,8 @@ def find_only_crun(directories: Sequence[str]) -> str:
 
 def usual_runtime() -> str:
     """Return what the AMD runtime calls if the settings name nothing: runc, or crun where there is no runc."""
-    return find_only_crun(_usual_directories()) or "runc"
+    directories = _usual_directories()
+    return find_low_level_runtime("runc", directories) or find_only_crun(directories) or "runc"
 
 
 def has_low_level_runtime(name: str) -> bool:

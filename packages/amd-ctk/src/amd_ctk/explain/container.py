@@ -40,6 +40,8 @@ class Container(Value):
     runtime: str = ""
     # What Podman adds of its configuration files: "devices" and "env".
     settings: tuple[str, ...] = ()
+    # As after Podman's --cgroup-manager.
+    cgroup_manager: str = ""
     # The directory of the caller's own settings, which rootless engines read; "" for an engine of root.
     own_settings: str = ""
     privileged: bool = False

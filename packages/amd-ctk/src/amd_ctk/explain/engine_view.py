@@ -18,7 +18,7 @@ from amd_ctk.explain.container import Container
 from amd_ctk.explain.run_options import GpusRequest, parse_gpus, split_values
 from amd_device_spec.cdi import KIND, VENDOR
 from amd_device_spec.cdi.version import unread_versions
-from amdgpu_discovery.command_line.programs import ask, parse_version
+from amdgpu_discovery.command_line.programs import ask, parse_version, runs_systemd
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.value import Value
@@ -46,6 +46,8 @@ AMD_DRIVERS = ("", "amd")
 AMD_CAPABILITIES = frozenset(("gpu", "amd"))
 MOST_COUNTED_GPUS = 64
 NVIDIA = "nvidia.com"
+# The cgroup driver of engines that leave cgroups to systemd.
+SYSTEMD = "systemd"
 # The first Podman whose --gpus looks for the vendor (https://github.com/containers/podman/pull/28008).
 FIRST_PODMAN_WITH_GPUS = (6,)
 
@@ -208,6 +210,16 @@ def maps_users(container: Container, host: Host) -> bool:
     return (isinstance(setting, str) and bool(setting)) or any(
         _daemon_options(container, host).values_of("--userns-remap")
     )
+
+
+def is_by_systemd(container: Container, host: Host) -> bool | None:
+    """Return whether the engine has systemd make a container's cgroup, None if that is not known."""
+    driver = container.info.cgroup_driver or container.cgroup_manager
+    if container.engine == PODMAN and not driver:
+        setting = read_files(container, host).last(("engine", "cgroup_manager"))
+        usual = (SYSTEMD if runs_systemd(host) else "cgroupfs") if host.is_this_machine else ""
+        driver = setting if isinstance(setting, str) else usual
+    return driver == SYSTEMD if driver else None
 
 
 def find_cdi_directories(container: Container, host: Host) -> tuple[str, ...]:

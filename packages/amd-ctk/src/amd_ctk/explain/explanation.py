@@ -8,7 +8,14 @@ from typing import Any
 from amd_ctk.engines.engine_words import DOCKER
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_spec import EngineSpec, build_spec
-from amd_ctk.explain.engine_view import RuntimeView, add_info, find_runtime, translate_gpus, without_dropped
+from amd_ctk.explain.engine_view import (
+    RuntimeView,
+    add_info,
+    find_runtime,
+    is_by_systemd,
+    translate_gpus,
+    without_dropped,
+)
 from amd_ctk.explain.host_nodes import DXG
 from amd_ctk.explain.plan import (
     Plan,
@@ -146,7 +153,9 @@ def explain_spec(
 
     `container` is what an engine made the spec from, if known. `container_id` and `root` are of a running container.
     """
-    plan = preview_start(spec, host, read_settings(host), container_id=container_id, root=root)
+    by_systemd = is_by_systemd(container, host) if container else None
+    settings = read_settings(host)
+    plan = preview_start(spec, host, settings, container_id=container_id, root=root, by_systemd=by_systemd)
     return _explain(plan, spec, host, container)
 
 

@@ -59,11 +59,18 @@ class Plan(Value):
 
 
 def preview_start(
-    spec: dict[str, Any], host: Host, settings: Settings, *, container_id: str = "", root: str = ""
+    spec: dict[str, Any],
+    host: Host,
+    settings: Settings,
+    *,
+    container_id: str = "",
+    root: str = "",
+    by_systemd: bool | None = None,
 ) -> Plan:
     """Return what the runtime would do with a container of this spec, which stays unchanged; SpecError, FileError.
 
-    GPUs of a container with this id, and this `--root` of its runtime, count as its own.
+    GPUs of a container with this id, and this `--root` of its runtime, count as its own. `by_systemd` is whether
+    systemd makes its cgroup; None if only the spec may say so.
     """
     # The spec that the runtime would write.
     try:
@@ -74,7 +81,8 @@ def preview_start(
     decided = StartPlan(request=requested_gpus(spec, settings) if is_permitted(spec, settings) else None)
     try:
         decided = plan_start(spec, host, settings, skip_drained=skip_drained, refuse_old_numbers=refuse_old_numbers)
-        return _preview(decided, host, settings, starting(container_id, edited, root))
+        by_systemd = _is_by_systemd(spec) if by_systemd is None else by_systemd
+        return _preview(decided, host, settings, starting(container_id, edited, root), by_systemd)
     except SpecError:
         raise
     except ToolkitError as error:
@@ -83,7 +91,9 @@ def preview_start(
         return Plan(request=decided.request, spec=deepcopy(spec), notes=notes, refusals=refusals)
 
 
-def _preview(decided: StartPlan, host: Host, settings: Settings, container: StartingContainer) -> Plan:
+def _preview(
+    decided: StartPlan, host: Host, settings: Settings, container: StartingContainer, by_systemd: bool | None
+) -> Plan:
     spec = container.spec
     claim = _find_claim(decided, container, host, settings)
     if claim and decided.needs_tracker:
@@ -93,6 +103,7 @@ def _preview(decided: StartPlan, host: Host, settings: Settings, container: Star
     given = () if decided.needs_tracker else tuple(find_given(spec, host, decided.located, grant))
     gpus = claim.gpus if claim else grant.gpus
     notes = check_image(host, spec, gpus, setting=settings.image_requirements)
+    part_mb = claim.read_part() if claim else 0
     edited = edit_spec(
         spec,
         decided,
@@ -102,8 +113,10 @@ def _preview(decided: StartPlan, host: Host, settings: Settings, container: Star
         bind=lambda closed: {node.path: f"{host.path(PRIVATE_NODES)}/{node.major}:{node.minor}" for node in closed},
         poststop=claim.poststop_hooks if claim else (),
         vram_total_mb=claim.vram_total_mb if claim else 0,
-        part_mb=claim.read_part() if claim else 0,
-        runtime=_maker_for(decided, settings),
+        part_mb=part_mb,
+        runtime=_maker_for(decided, settings, part_mb),
+        by_systemd=by_systemd,
+        is_preview=True,
         is_alone=lambda: claim is not None and claim.is_alone(),
     )
     return Plan(
@@ -118,9 +131,19 @@ def _preview(decided: StartPlan, host: Host, settings: Settings, container: Star
     )
 
 
-def _maker_for(decided: StartPlan, settings: Settings) -> str:
+def _is_by_systemd(spec: dict[str, Any]) -> bool | None:
+    """Return whether systemd makes the cgroup of a spec, None if it names none.
+
+    With systemd, engines write SLICE:PREFIX:NAME, and else a path.
+    """
+    linux = spec.get("linux")
+    path = linux.get("cgroupsPath") if isinstance(linux, dict) else None
+    return path.count(":") == 2 if path and isinstance(path, str) else None
+
+
+def _maker_for(decided: StartPlan, settings: Settings, part_mb: int) -> str:
     """Return the program that makes the container; only a limit on memory depends on it."""
-    is_limited = settings.limits_memory or decided.grant.vram or (decided.request and decided.request.memory)
+    is_limited = settings.limits_memory or part_mb or decided.grant.vram or (decided.request and decided.request.memory)
     if settings.low_level_runtime or not is_limited:
         return settings.low_level_runtime or "runc"
     # Few containers have a limit.

@@ -119,6 +119,7 @@ def parse_run(
         host_environment=every_variable(environment, "") if is_on(options, "env-host") else (),
         runtime=runtime,
         is_podman_api=engine == DOCKER and leads_to_podman(before, environment),
+        cgroup_manager=options.get("cgroup-manager", own_values(before, "--cgroup-manager") or [""])[-1],
         cdi_directories=tuple(own_values(before, SPEC_DIRECTORY_OPTION)) if is_podman else (),
         own_settings="" if is_sudo and is_podman else find_own_settings(environment, engine, before),
         # A root file system in a directory has no variables.

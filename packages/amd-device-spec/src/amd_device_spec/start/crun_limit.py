@@ -42,20 +42,23 @@ class _NotPassedOn(Exception):
     """Why a cgroup does not pass the controller on, in words for the log."""
 
 
-def let_crun_limit(spec: dict[str, Any], host: Host) -> str:
+def let_crun_limit(spec: dict[str, Any], host: Host, *, is_preview: bool = False) -> str:
     """Prepare the spec and the cgroups above its container for a limit by crun; return why that is impossible, or "".
 
-    systemd makes the container's cgroup. SpecError if the spec has other content in place of annotations.
+    systemd makes the container's cgroup. A preview leaves the cgroups as they are, and takes the path of a container
+    that has none yet for one in a slice. SpecError if the spec has other content in place of annotations.
     """
     linux = spec.get("linux")
-    slices = find_slices(linux.get("cgroupsPath")) if isinstance(linux, dict) else ()
-    if not slices:
+    path = linux.get("cgroupsPath") if isinstance(linux, dict) else None
+    slices = find_slices(path)
+    if not slices and not (is_preview and path is None):
         return "crun sets a limit only where the container's cgroup is in a slice of systemd"
     annotations = spec.setdefault("annotations", {})
     if not isinstance(annotations, dict):
         raise SpecError("its 'annotations' is not an object")
     try:
-        _pass_on(host.path(CGROUPS), slices)
+        if not is_preview:
+            _pass_on(host.path(CGROUPS), slices)
     except _NotPassedOn as error:
         return f"crun does not enable the dmem cgroup, and {error}"
     annotations[SUBGROUP] = ""

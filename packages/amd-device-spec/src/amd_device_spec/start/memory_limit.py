@@ -71,13 +71,14 @@ def limit_memory(
     part_mb: int,
     runtime: str,
     by_systemd: bool | None,
+    is_preview: bool,
     is_alone: Callable[[], bool],
 ) -> LimitedMemory:
     """Put the limit of a container into its spec, as the setting vram-limit says. Raises RequestError and SpecError.
 
     `asked` is the container's variable, `part_mb` what its job has of each GPU (0 for all), `runtime` the program that
-    creates the container, and `by_systemd` whether systemd makes its cgroup; None for a preview, which changes nothing
-    outside the spec. `is_alone` returns whether no other container can have its GPUs.
+    creates the container, and `by_systemd` whether systemd makes its cgroup; None if a preview does not know. A preview
+    changes nothing outside the spec. `is_alone` returns whether no other container can have its GPUs.
     """
     if asked and not grant.gpus:
         note = f"{MEMORY}={shown(asked)} limits nothing, because {VISIBLE_DEVICES} gives this container no GPU"
@@ -94,7 +95,7 @@ def limit_memory(
         return NOT_LIMITED
     enforced = enforce(limit, gpus, host, runtime=runtime)
     if enforced.bytes_by_region and is_crun(runtime):
-        enforced = _enforce_by_crun(spec, enforced, host, crun=runtime, by_systemd=by_systemd)
+        enforced = _enforce_by_crun(spec, enforced, host, crun=runtime, by_systemd=by_systemd, is_preview=is_preview)
     if enforced.obstacle and settings.requires_limit:
         raise RequestError(f"{limit.source} cannot be enforced: {enforced.obstacle}", hint=LET_START)
     limited = _put_limit(spec, limit, enforced, gpus)
@@ -217,7 +218,7 @@ def put_lines(spec: dict[str, Any], bytes_by_region: dict[str, int]) -> None:
 
 
 def _enforce_by_crun(
-    spec: dict[str, Any], enforced: Enforced, host: Host, *, crun: str, by_systemd: bool | None
+    spec: dict[str, Any], enforced: Enforced, host: Host, *, crun: str, by_systemd: bool | None, is_preview: bool
 ) -> Enforced:
     """Return what crun can enforce; for a start, prepare the spec and the cgroups above the container for it."""
     if by_systemd is False:
@@ -229,7 +230,7 @@ def _enforce_by_crun(
         # Few hosts have limits and crun.
         from amd_device_spec.start.crun_limit import let_crun_limit
 
-        obstacle = let_crun_limit(spec, host)
+        obstacle = let_crun_limit(spec, host, is_preview=is_preview)
     return Enforced(bytes_by_region={}, obstacle=obstacle) if obstacle else enforced
 
 

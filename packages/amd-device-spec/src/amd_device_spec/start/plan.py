@@ -136,17 +136,23 @@ def edit_spec(
     part_mb: int = 0,
     runtime: str = "runc",
     by_systemd: bool | None = None,
+    is_preview: bool = False,
     is_alone: Callable[[], bool] = lambda: False,
 ) -> EditedSpec:
     """Put a plan into a spec; `bind` gets the nodes that would be closed. Raises SpecError and RequestError.
 
     `part_mb` is how much memory of each GPU its job has, in MiB; 0 for all. `runtime` is the usual program; a container
-    can need another one. `by_systemd` is whether systemd makes its cgroup,
-    None for a preview. `is_alone` returns whether no other container can have its GPUs.
+    can need another one. `by_systemd` is whether systemd makes its cgroup, None if a preview does not know. A preview
+    changes nothing outside the spec. `is_alone` returns whether no other container can have its GPUs.
     """
     grant = plan.grant
     memory = _limit_memory(
-        spec, plan, host, settings, part_mb=part_mb, runtime=runtime, by_systemd=by_systemd, is_alone=is_alone
+        *(spec, plan, host, settings),
+        part_mb=part_mb,
+        runtime=runtime,
+        by_systemd=by_systemd,
+        is_preview=is_preview,
+        is_alone=is_alone,
     )
     if grant.vram or memory.mib:
         _drop_limits_of_others(spec)
@@ -199,6 +205,7 @@ def _limit_memory(
     part_mb: int,
     runtime: str,
     by_systemd: bool | None,
+    is_preview: bool,
     is_alone: Callable[[], bool],
 ) -> LimitedMemory:
     """Limit the memory of the container's GPUs, if somebody set a limit. Raises RequestError and SpecError."""
@@ -215,6 +222,7 @@ def _limit_memory(
         part_mb=part_mb,
         runtime=maker,
         by_systemd=by_systemd,
+        is_preview=is_preview,
         is_alone=is_alone,
     )
 
