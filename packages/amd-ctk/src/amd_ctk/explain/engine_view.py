@@ -217,8 +217,9 @@ def is_by_systemd(container: Container, host: Host) -> bool | None:
     driver = container.info.cgroup_driver or container.cgroup_manager
     if container.engine == PODMAN and not driver:
         setting = read_files(container, host).last(("engine", "cgroup_manager"))
-        usual = (SYSTEMD if runs_systemd(host) else "cgroupfs") if host.is_this_machine else ""
-        driver = setting if isinstance(setting, str) else usual
+        if not isinstance(setting, str):
+            return runs_systemd(host) if host.is_this_machine else None
+        driver = setting
     return driver == SYSTEMD if driver else None
 
 
