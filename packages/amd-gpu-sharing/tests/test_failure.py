@@ -53,6 +53,10 @@ def test_a_user_reads_that_the_service_has_failed_and_who_starts_it_again(system
     assert asked == "is-failed --quiet amd-gpu-tracker.service amd-gpu-tracker.socket\n"
 
 
+def test_the_command_that_restarts_a_service_is_one_of_systemd_where_that_runs(systemd) -> None:
+    assert failure.find_restart(systemd) == "sudo systemctl restart amd-gpu-tracker.service"
+
+
 def test_root_reserves_without_the_service(systemd, monkeypatch) -> None:
     answer(systemd, "systemctl", "exit 0")
     monkeypatch.setattr(os, "geteuid", lambda: 0)

@@ -40,6 +40,15 @@ def find_start(host: Host) -> str:
     return f"{sudo}amd-ctk gpu-tracker serve --listen {host.path(SOCKET)}"
 
 
+def find_restart(host: Host) -> str:
+    """Return the administrator's command that makes the service one of the installed version."""
+    from amdgpu_discovery.command_line.programs import runs_systemd
+
+    if host.is_this_machine and runs_systemd(host):
+        return f"sudo systemctl restart {SERVICE_UNIT}"
+    return f"stop it, then {find_start(host)}"
+
+
 def require_not_failed(host: Host) -> None:
     """Raise ServiceFailed for users if the service has failed. Root needs no service."""
     from amd_gpu_sharing.broker.requests.client import ServiceFailed

@@ -7,9 +7,10 @@ from contextlib import suppress
 
 from amd_device_spec.settings import read_settings
 from amd_gpu_sharing.broker.requests import client, protocol
-from amd_gpu_sharing.failure import find_last_error, find_start, has_failed, require_not_failed
+from amd_gpu_sharing.failure import find_last_error, find_restart, find_start, has_failed, require_not_failed
 from amd_gpu_tracker.book.job_ids import require_name
 from amd_gpu_tracker.errors import NotDone, ServiceMissing
+from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.usage.people import behind_sudo
 
 TYPE_CHECKING = False
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from amdgpu_discovery.host import Host
 
 
+KNOWS_NO_PARTS = "the service that gives out GPUs is still of an earlier version, which does not know --vram"
 # A request for a job or a reservation, whose verb the method adds; and the GPUs that a job has, or would have.
 JobRequest = protocol.Request
 GivenGpus = protocol.Answer
@@ -119,6 +121,11 @@ class Service:
         path = protocol.find_socket(self._host)
         try:
             answer = client.send_request(path, request, **how) if path else None
+        except client.Refused as error:
+            if error.exit_code == protocol.ProtocolError.exit_code and _knows_no_parts(path, request):
+                hint = f"the administrator restarts it: {find_restart(self._host)}"
+                raise client.Refused(KNOWS_NO_PARTS, hint=hint, exit_code=error.exit_code) from None
+            raise
         except client.ServiceStopped:
             # If the packages were removed meanwhile, the modules that ask systemd are gone.
             with suppress(ImportError):
@@ -127,3 +134,16 @@ class Service:
         if answer is None:
             require_not_failed(self._host)
         return answer
+
+
+def _knows_no_parts(path: str, request: protocol.Request) -> bool:
+    """Return whether the service understands a request only without its amount of memory, as earlier versions do."""
+    if not request.vram_mb:
+        return False
+    try:
+        answer = client.send_request(path, request.replace(verb=protocol.PREVIEW, vram_mb=None))
+    except client.Refused as error:
+        return error.exit_code != protocol.ProtocolError.exit_code
+    except ToolkitError:
+        return False
+    return answer is not None

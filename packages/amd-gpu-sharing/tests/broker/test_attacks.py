@@ -142,7 +142,10 @@ def test_a_request_of_another_version_is_answered_with_what_to_do(broker, other)
 
     answer = in_process_of(BOB, lambda: send(broker.socket, content))
 
-    assert (answer["kind"], answer["hint"]) == ("refused", "install the same version on both sides")
+    assert (answer["kind"], answer["hint"]) == (
+        "refused",
+        "install the same version on both sides, and restart the service",
+    )
 
 
 def test_a_line_without_an_end_is_cut_off(broker, person):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from amd_gpu_sharing.broker.queue.order import HeldUp, Outlook
+from amd_gpu_sharing.broker.requests.client import Refused
 from amd_gpu_sharing.broker.requests.protocol import PREVIEW, RESERVE, Request
+from amd_gpu_sharing.service import Service
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
@@ -222,6 +224,39 @@ def test_nobody_overtakes_a_part_by_its_time():
     whole = HeldUp()
     whole.add(make_demand(1, 0b1), outlook)
     assert list(whole.left_for(make_demand(1, 0b1, seconds=50.0), outlook.replace(free=0b1))) == [0b1]
+
+
+@pytest.fixture
+def earlier(broker, monkeypatch):
+    """Return a service of an earlier version, which does not know parts."""
+    broker.kill()
+    with monkeypatch.context() as earlier:
+        known = {name: kind for name, kind in Request.fields().items() if name != "vram_mb"}
+        earlier.setattr(Request, "_fields", known)
+        broker.start()
+    return Service(broker.host)
+
+
+@pytest.mark.parametrize("gpus", ["0", "free:9"])
+def test_a_service_of_an_earlier_version_is_named_with_the_command_that_restarts_it(host, earlier, gpus):
+    with pytest.raises(Refused) as refused:
+        earlier.run(part("train", gpus, 1000), timeout=None, notify=print)
+
+    assert (refused.value.exit_code, str(refused.value)) == (
+        2,
+        (
+            "the service that gives out GPUs is still of an earlier version, which does not know --vram"
+            " (the administrator restarts it: stop it, then amd-ctk gpu-tracker serve --listen"
+            f" {host.path('/run/amd-container-toolkit/gpus.socket')})"
+        ),
+    )
+    assert users(host) == {}
+    assert earlier.preview(run("train", "0")).numbers == (0,)
+
+
+def test_what_no_version_understands_is_refused_in_the_words_of_the_service(host, broker):
+    with pytest.raises(Refused, match=r"^the request cannot be understood$"):
+        Service(host).run(part("train", "0," * 600, 1000), timeout=None, notify=print)
 
 
 @pytest.mark.parametrize("mib", [-1, 1 << 32])

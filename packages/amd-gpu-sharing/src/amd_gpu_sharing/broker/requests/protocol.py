@@ -52,7 +52,7 @@ GRANTED = "granted"
 DONE = "done"
 REFUSED = "refused"
 
-SAME_VERSION = "install the same version on both sides"
+SAME_VERSION = "install the same version on both sides, and restart the service"
 
 
 class ProtocolError(ToolkitError):
