@@ -23,6 +23,7 @@ from amdgpu_discovery.gpu import GpuLocation, PciAddress
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from typing import Protocol
 
     from amdgpu_discovery.driver.drm import DrmDevice
     from amdgpu_discovery.driver.hidden_gpus import Position
@@ -31,6 +32,18 @@ if TYPE_CHECKING:
 
     # A function's address, and its device if it has minors of its own.
     Parent = tuple[PciAddress, DrmDevice | None]
+
+    class Numbered(Protocol):
+        """What a location and a state of a GPU have."""
+
+        @property
+        def number(self) -> int:
+            """Its number."""
+
+        @property
+        def host_total(self) -> int:
+            """How many GPUs the host has."""
+
 
 # 0x and 64 bits.
 LONGEST_HEXADECIMAL = 18
@@ -54,8 +67,8 @@ def require_all_gpus(gpus: Sequence[GpuLocation]) -> None:
         raise GpusHidden(hidden, hidden + len(gpus))
 
 
-def hidden_numbers(gpus: Sequence[GpuLocation]) -> list[int]:
-    """Return the numbers of the host's GPUs that are missing in `gpus`, which `locate_gpus` returned."""
+def hidden_numbers(gpus: Sequence[Numbered]) -> list[int]:
+    """Return the numbers of the host's GPUs that are missing in `gpus`, which are all that this process may use."""
     usable = {gpu.number for gpu in gpus}
     return [number for number in range(gpus[0].host_total if gpus else 0) if number not in usable]
 

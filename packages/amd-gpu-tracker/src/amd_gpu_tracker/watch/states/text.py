@@ -115,8 +115,10 @@ def notes_of(states: Sequence[GpuState], waiting_since: Sequence[float], *, now:
 
 def hidden_notes(states: Sequence[GpuState]) -> list[str]:
     """Return a sentence about GPUs that the device cgroup of this process hides, if there are any."""
-    total = max((gpu.host_total for gpu in states), default=0)
-    hidden = sorted(set(range(total)) - {gpu.number for gpu in states if gpu.host_total})
+    from amdgpu_discovery.numbering import hidden_numbers
+
+    # A lost GPU is none that this process may use.
+    hidden = hidden_numbers([gpu for gpu in states if gpu.host_total])
     if not hidden:
         return []
     from amdgpu_discovery.choices.unknown_gpus import describe_hidden
