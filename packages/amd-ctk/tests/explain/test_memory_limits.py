@@ -111,6 +111,28 @@ def test_crun_enforces_a_limit_where_docker_says_that_systemd_makes_cgroups(limi
     assert [each for each in explanation.notes if "AMD_VRAM" in each] == ([note] if note else [])
 
 
+@pytest.mark.parametrize(
+    ("is_sudo", "notes"),
+    [
+        (
+            False,
+            [
+                "AMD_VRAM=8GiB is not enforced: the container is rootless, and root owns the cgroups that have limits",
+            ],
+        ),
+        (True, []),
+    ],
+)
+def test_a_rootless_container_has_no_limit(limited, monkeypatch, is_sudo, notes):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    container = parse_run([*WORDS, "-e", "AMD_VRAM=8GiB", "rocm"], {"HOME": "/home/u1"}, is_sudo=is_sudo)
+
+    explanation = explain_container(container, limited)
+
+    assert [each for each in explanation.notes if "AMD_VRAM" in each] == notes
+    assert bool(unified(explanation)) is is_sudo
+
+
 def test_an_old_crun_enforces_none(limited, give_crun):
     give_crun("1.14.1")
 

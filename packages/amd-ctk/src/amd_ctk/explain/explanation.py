@@ -153,9 +153,15 @@ def explain_spec(
 
     `container` is what an engine made the spec from, if known. `container_id` and `root` are of a running container.
     """
-    by_systemd = is_by_systemd(container, host) if container else None
-    settings = read_settings(host)
-    plan = preview_start(spec, host, settings, container_id=container_id, root=root, by_systemd=by_systemd)
+    plan = preview_start(
+        spec,
+        host,
+        read_settings(host),
+        container_id=container_id,
+        root=root,
+        by_systemd=is_by_systemd(container, host) if container else None,
+        is_rootless=container is not None and container.is_rootless,
+    )
     return _explain(plan, spec, host, container)
 
 

@@ -66,11 +66,12 @@ def preview_start(
     container_id: str = "",
     root: str = "",
     by_systemd: bool | None = None,
+    is_rootless: bool = False,
 ) -> Plan:
     """Return what the runtime would do with a container of this spec, which stays unchanged; SpecError, FileError.
 
     GPUs of a container with this id, and this `--root` of its runtime, count as its own. `by_systemd` is whether
-    systemd makes its cgroup; None if only the spec may say so.
+    systemd makes its cgroup; None if only the spec may say so. Its engine may be rootless.
     """
     # The spec that the runtime would write.
     try:
@@ -82,7 +83,8 @@ def preview_start(
     try:
         decided = plan_start(spec, host, settings, skip_drained=skip_drained, refuse_old_numbers=refuse_old_numbers)
         by_systemd = _is_by_systemd(spec) if by_systemd is None else by_systemd
-        return _preview(decided, host, settings, starting(container_id, edited, root), by_systemd)
+        container = starting(container_id, edited, root)
+        return _preview(decided, host, settings, container, by_systemd=by_systemd, is_rootless=is_rootless)
     except SpecError:
         raise
     except ToolkitError as error:
@@ -92,7 +94,13 @@ def preview_start(
 
 
 def _preview(
-    decided: StartPlan, host: Host, settings: Settings, container: StartingContainer, by_systemd: bool | None
+    decided: StartPlan,
+    host: Host,
+    settings: Settings,
+    container: StartingContainer,
+    *,
+    by_systemd: bool | None,
+    is_rootless: bool,
 ) -> Plan:
     spec = container.spec
     claim = _find_claim(decided, container, host, settings)
@@ -117,6 +125,7 @@ def _preview(
         runtime=_maker_for(decided, settings, part_mb),
         by_systemd=by_systemd,
         is_preview=True,
+        is_rootless=is_rootless,
         is_alone=lambda: claim is not None and claim.is_alone(),
     )
     return Plan(

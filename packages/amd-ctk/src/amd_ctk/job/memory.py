@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 OPTION = "--vram"
 NO_CONTAINER = "the command is not 'docker run' or 'podman run', and only containers have limits"
 BY_CDI = "the engine has no AMD runtime, and CDI sets no limit"
-ROOTLESS = "the container is rootless, and root owns the cgroups that have limits"
 
 
 class JobLimit(Value):
@@ -86,6 +85,5 @@ def _find_obstacle(job: PlannedJob, host: Host, options: EngineOptions | None) -
     if options and options.has_cdi:
         return BY_CDI
     is_podman = engine_of(job.argv[find_engine(job.argv)]) == PODMAN
-    if is_podman and os.geteuid() and not without_prefixes(job.argv).is_sudo:
-        return ROOTLESS
-    return find_obstacle(host, RUNC)
+    is_rootless = is_podman and os.geteuid() != 0 and not without_prefixes(job.argv).is_sudo
+    return find_obstacle(host, RUNC, is_rootless=is_rootless)

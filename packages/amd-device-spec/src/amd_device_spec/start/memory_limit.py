@@ -72,13 +72,15 @@ def limit_memory(
     runtime: str,
     by_systemd: bool | None,
     is_preview: bool,
+    is_rootless: bool,
     is_alone: Callable[[], bool],
 ) -> LimitedMemory:
     """Put the limit of a container into its spec, as the setting vram-limit says. Raises RequestError and SpecError.
 
     `asked` is the container's variable, `part_mb` what its job has of each GPU (0 for all), `runtime` the program that
     creates the container, and `by_systemd` whether systemd makes its cgroup; None if a preview does not know. A preview
-    changes nothing outside the spec. `is_alone` returns whether no other container can have its GPUs.
+    changes nothing outside the spec, and knows whether the container's engine `is_rootless`. `is_alone` returns whether
+    no other container can have its GPUs.
     """
     if asked and not grant.gpus:
         note = f"{MEMORY}={shown(asked)} limits nothing, because {VISIBLE_DEVICES} gives this container no GPU"
@@ -93,7 +95,7 @@ def limit_memory(
         if settings.requires_limit and not is_alone():
             raise _needs_limit(gpus)
         return NOT_LIMITED
-    enforced = enforce(limit, gpus, host, runtime=runtime)
+    enforced = enforce(limit, gpus, host, runtime=runtime, is_rootless=is_rootless)
     if enforced.bytes_by_region and is_crun(runtime):
         enforced = _enforce_by_crun(spec, enforced, host, crun=runtime, by_systemd=by_systemd, is_preview=is_preview)
     if enforced.obstacle and settings.requires_limit:
@@ -146,12 +148,14 @@ def parse_amount(value: str, gpus: Sequence[Gpu], name: str = MEMORY) -> int:
     return mib
 
 
-def enforce(limit: MemoryLimit, gpus: Sequence[Gpu], host: Host, *, runtime: str) -> Enforced:
+def enforce(
+    limit: MemoryLimit, gpus: Sequence[Gpu], host: Host, *, runtime: str, is_rootless: bool = False
+) -> Enforced:
     """Return what the kernel of this host can enforce of a limit, if `runtime` creates the container.
 
     RequestError if a container asks for more of a board, by its partitions, than the board has.
     """
-    if obstacle := find_obstacle(host, runtime):
+    if obstacle := find_obstacle(host, runtime, is_rootless=is_rootless):
         return Enforced(bytes_by_region={}, obstacle=obstacle)
     capacities = read_regions(host, CAPACITY)
     limits: dict[str, int] = {}
@@ -174,9 +178,12 @@ def enforce(limit: MemoryLimit, gpus: Sequence[Gpu], host: Host, *, runtime: str
     return Enforced(bytes_by_region=limits, obstacle=obstacle)
 
 
-def find_obstacle(host: Host, runtime: str) -> str:
-    """Return why this host can limit no GPU's memory for a container that `runtime` creates; "" if it can."""
-    if is_user_namespace():
+def find_obstacle(host: Host, runtime: str, *, is_rootless: bool = False) -> str:
+    """Return why this host can limit no GPU's memory for a container that `runtime` creates; "" if it can.
+
+    Outside of its start, the caller says whether the container `is_rootless`.
+    """
+    if is_rootless or is_user_namespace():
         return "the container is rootless, and root owns the cgroups that have limits"
     controllers = host.read_attribute(CONTROLLERS)
     if not controllers:

@@ -137,13 +137,15 @@ def edit_spec(
     runtime: str = "runc",
     by_systemd: bool | None = None,
     is_preview: bool = False,
+    is_rootless: bool = False,
     is_alone: Callable[[], bool] = lambda: False,
 ) -> EditedSpec:
     """Put a plan into a spec; `bind` gets the nodes that would be closed. Raises SpecError and RequestError.
 
     `part_mb` is how much memory of each GPU its job has, in MiB; 0 for all. `runtime` is the usual program; a container
     can need another one. `by_systemd` is whether systemd makes its cgroup, None if a preview does not know. A preview
-    changes nothing outside the spec. `is_alone` returns whether no other container can have its GPUs.
+    changes nothing outside the spec, and knows whether the container's engine `is_rootless`. `is_alone` returns whether
+    no other container can have its GPUs.
     """
     grant = plan.grant
     memory = _limit_memory(
@@ -152,6 +154,7 @@ def edit_spec(
         runtime=runtime,
         by_systemd=by_systemd,
         is_preview=is_preview,
+        is_rootless=is_rootless,
         is_alone=is_alone,
     )
     if grant.vram or memory.mib:
@@ -206,6 +209,7 @@ def _limit_memory(
     runtime: str,
     by_systemd: bool | None,
     is_preview: bool,
+    is_rootless: bool,
     is_alone: Callable[[], bool],
 ) -> LimitedMemory:
     """Limit the memory of the container's GPUs, if somebody set a limit. Raises RequestError and SpecError."""
@@ -223,6 +227,7 @@ def _limit_memory(
         runtime=maker,
         by_systemd=by_systemd,
         is_preview=is_preview,
+        is_rootless=is_rootless,
         is_alone=is_alone,
     )
 
