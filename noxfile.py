@@ -548,9 +548,10 @@ def install_wheels(session: nox.Session, *distributions: str) -> None:
     session.install("hatchling>=1.22")
     directory = session.cache_dir.resolve() / "wheels"
     for name in (name for name in distributions if name not in BUILT):
-        shutil.rmtree(directory / name, ignore_errors=True)
         with session.chdir(f"packages/{name}"):
-            session.run("python", "-m", "hatchling", "build", "-t", "wheel", "-d", f"{directory / name}", silent=True)
+            words = ("--clean", "-t", "wheel", "-d", f"{directory / name}")
+            # With --install-only nox leaves out what `run` runs; with --no-install the wheels from before stay.
+            session.run_install("python", "-m", "hatchling", "build", *words, silent=True)
         BUILT.add(name)
     wheels = [next((directory / name).glob("*.whl")).as_uri() for name in distributions]
     session.install(
