@@ -149,7 +149,10 @@ def edit_spec(
     """
     grant = plan.grant
     memory = _limit_memory(
-        *(spec, plan, host, settings),
+        spec,
+        plan,
+        host,
+        settings,
         part_mb=part_mb,
         runtime=runtime,
         by_systemd=by_systemd,
