@@ -44,9 +44,6 @@ TRACKED_MODULES = {
 # Found by its path, because Python looks for it in three directories first.
 SCANNER = "_json"
 
-# The reader's code, each module with its code, the names of the tracked modules, and the path of SCANNER ("" for none).
-StartParts = tuple[CodeType, list[tuple[str, CodeType]], set[str], str]
-
 
 def write_start_file(directory: str, path: str = "") -> None:
     """Join the modules of a start below a directory that is on Python's module path; `path` is where it will lie."""
@@ -61,8 +58,8 @@ def write_start_file(directory: str, path: str = "") -> None:
     every, all_of_tracked = _installed(top, MODULES), _installed(top, TRACKED_MODULES)
     tracked = {name: path for name, path in all_of_tracked.items() if name not in every}
     order = _in_order(every | tracked)
-    parts: StartParts = (compiled(top / READER), codes_of(every), set(tracked), _path_of_scanner())
-    first = marshal.dumps(parts)
+    # The launcher runs the first of these, and gives the rest to its `use_modules`.
+    first = marshal.dumps((compiled(top / READER), codes_of(every), set(tracked), _path_of_scanner()))
     # A start at the same time, as during a repair, reads the whole former file.
     new = top / f"{NAME}.new"
     new.write_bytes(MAGIC_NUMBER + len(first).to_bytes(4, "big") + first + marshal.dumps(codes_of(tracked)))
