@@ -24,6 +24,8 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # In seconds; long enough for a busy machine, and shorter than the time limit of a test.
 TIMEOUT = 300.0
+# What this begins ends with the test run, also with one that is killed or interrupted in a fixture.
+UNSHARE = ("setpriv", "--pdeathsig=KILL", "unshare", "--fork", "--kill-child=SIGKILL")
 
 # Sets up a kernel's files in /sys/fs/cgroup and /dev below $root, which already has a /sys.
 KERNEL = r"""
@@ -162,10 +164,12 @@ class Box:
         self.share.mkdir(parents=True, exist_ok=True)
         self._scratch.mkdir(exist_ok=True)
         self.share.chmod(0o755)
-        unshare = ["unshare", *self._namespaces, "--fork", "--kill-child=SIGKILL"]
         with (self.share / "init.log").open("wb") as log:
             self._process = subprocess.Popen(
-                [*unshare, "sh", "-c", INIT, "box", *self._words], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [*UNSHARE, *self._namespaces, "sh", "-c", INIT, "box", *self._words],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
         self._pid = self._wait_for_init()
 

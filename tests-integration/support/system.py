@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from support.box import TIMEOUT
+from support.box import TIMEOUT, UNSHARE
 
 CGROUPS = Path("/sys/fs/cgroup")
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C"}
@@ -20,7 +20,7 @@ MASKED = ("systemd-udevd.service", "systemd-udev-trigger.service", "systemd-netw
           "systemd-resolved.service",
           "systemd-timesyncd.service", "systemd-logind.service", "systemd-firstboot.service", "getty.target",
           "apt-daily.timer", "apt-daily-upgrade.timer", "man-db.timer", "dpkg-db-backup.timer")  # fmt: skip
-NAMESPACES = ("unshare", "--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup", "--fork", "--kill-child=SIGKILL")
+NAMESPACES = ("--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup")
 BOOT = """
 set -e
 base=$0 root=$1
@@ -72,7 +72,7 @@ class System:
         self._cgroup = Path(tempfile.mkdtemp(prefix="amd-ctk-install-", dir=_own_cgroups()))
         join = f'echo $$ >"{self._cgroup}/cgroup.procs"; exec "$@"'
         self._process = subprocess.Popen(
-            ["sh", "-c", join, "sh", *NAMESPACES, "sh", "-c", BOOT, self.base, self._root],
+            ["sh", "-c", join, "sh", *UNSHARE, *NAMESPACES, "sh", "-c", BOOT, self.base, self._root],
             stdin=subprocess.DEVNULL,
             # Hides unshare's message when it is killed.
             stderr=subprocess.DEVNULL,
