@@ -178,7 +178,7 @@ def test_a_repository_has_every_deb_and_each_family_its_rpms(released):
     }
     for family, release in {"fedora": "1", "el10": "1.el10", "el9": "1.el9"}.items():
         expected = {f"rpm/{family}/{path.name}" for path in released.glob(f"*-{release}.noarch.rpm")}
-        assert len(expected) == 6
+        assert len(expected) == 9
         assert {name for name in listed if name.startswith(f"rpm/{family}/") and name.endswith(".rpm")} == expected
         assert f"rpm/{family}/repodata/repomd.xml.asc" in listed
         assert f"rpm/amd-container-toolkit-{family}.repo" in listed
@@ -188,13 +188,22 @@ def test_a_repository_has_every_deb_and_each_family_its_rpms(released):
 
 
 def test_packages_name_the_wheels_they_carry(released):
-    deb, rpm = next(released.glob("amd-ctk_*.deb")), next(released.glob("amd-ctk-*-1.noarch.rpm"))
+    deb, rpm = next(released.glob("amdgpu-discovery_*.deb")), next(released.glob("amdgpu-discovery-*-1.noarch.rpm"))
 
     field = subprocess.run(["dpkg-deb", "--field", deb, "Bundled"], capture_output=True, text=True, check=True).stdout
     provided = subprocess.run(["rpm", "-qp", "--provides", rpm], capture_output=True, text=True, check=True).stdout
 
-    assert field == "tomlkit (= 0.15.2)\n"
-    assert "bundled(python3dist(tomlkit)) = 0.15.2" in provided.splitlines()
+    carried = {
+        "click": "8.1.8",
+        "pyudev": "0.24.4",
+        "rich": "14.1.0",
+        "tomlkit": "0.15.2",
+        "typer-slim": "0.21.1",
+        "typing-extensions": "4.16.0",
+    }
+    assert field == f"{', '.join(f'{name} (= {version})' for name, version in carried.items())}\n"
+    named = [line for line in provided.splitlines() if line.startswith("bundled")]
+    assert named == [f"bundled(python3dist({name})) = {version}" for name, version in carried.items()]
 
 
 def test_packages_suggest_the_programs_that_some_commands_need(released):
