@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from amd_gpu_sharing.tickets import Ticket, Tickets, all_tickets
-from amd_gpu_tracker.book.state import State
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any
 
+    from amd_gpu_sharing.tickets import Ticket, Tickets
     from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.claims.handover import Reservation
     from amdgpu_discovery.host import Host
@@ -57,4 +55,8 @@ def give_back(host: Host) -> bool:
 
 
 def _tickets(book: Book) -> list[Tickets]:
+    # Imported here: whether the service has failed does not depend on it.
+    from amd_gpu_sharing.tickets import all_tickets
+    from amd_gpu_tracker.book.state import State
+
     return all_tickets((book.state, State(book.state.host)), book.processes)

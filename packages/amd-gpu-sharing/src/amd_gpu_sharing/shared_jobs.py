@@ -24,7 +24,7 @@ class SharedJobs:
         """Read the reservations of this tracker."""
         self._book = tracker.book
         self._state = tracker.book.state
-        self._host = tracker.book.state.host
+        self._host = tracker.host
         self._rules = tracker.rules
 
     def owners(self) -> list[tuple[str, int | None]]:

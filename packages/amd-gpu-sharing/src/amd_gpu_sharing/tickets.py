@@ -10,6 +10,7 @@ import os
 
 from amd_gpu_tracker.book.lease import LARGEST_ID, MOST_LEASED_GPUS, NEVER, ProcessId, on_this_clock
 from amd_gpu_tracker.book.state import State, make_directory
+from amd_gpu_tracker.companion import WAITING
 from amd_gpu_tracker.errors import needs_root
 from amdgpu_discovery.errors import FileError, reason
 from amdgpu_discovery.files import TEMPORARY, write_new_file
@@ -33,7 +34,6 @@ SUFFIX = ".json"
 # The file with the latest times at which waiting jobs get their GPUs, by the number of the ticket.
 STARTS = "starts"
 LARGEST_STARTS = 1 << 20
-DIRECTORY = "waiting"
 # The file is missing, or this toolkit did not write it. Any other error, such as EMFILE, says nothing about a ticket.
 NO_TICKET = frozenset((errno.ENOENT, errno.EFBIG, errno.EINVAL, errno.EISDIR, errno.ELOOP))
 
@@ -118,7 +118,7 @@ class Tickets:
     """The tickets of a host, or of one user of rootless engines."""
 
     def __init__(self, state: State, processes: Processes) -> None:
-        self.directory = f"{state.run_directory}/{DIRECTORY}"
+        self.directory = f"{state.run_directory}/{WAITING}"
         self._processes = processes
 
     def waiting(self) -> list[Ticket]:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from amd_gpu_tracker.errors import SharingMissing
+from amdgpu_discovery.files import exists
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from amd_gpu_tracker.book.state import State
+
 PACKAGE = "amd_gpu_sharing"
+# It keeps the tickets of waiting jobs there, below the tracker's directories in /run.
+WAITING = "waiting"
 
 
 def find_sharing() -> Any:
@@ -20,6 +25,11 @@ def find_sharing() -> Any:
         if error.name != PACKAGE:
             raise
         return None
+
+
+def find_line(*states: State) -> Any:
+    """Return what amd-gpu-sharing knows of waiting jobs, None if none has waited since the machine started."""
+    return find_sharing() if any(exists(f"{each.run_directory}/{WAITING}") for each in states) else None
 
 
 def require_sharing() -> Any:

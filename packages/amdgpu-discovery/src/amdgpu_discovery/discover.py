@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from amdgpu_discovery.driver.device_nodes import drm_number
-from amdgpu_discovery.driver.drm import AMDGPU_PCI_DEVICES, DrmDevice, FoundGpu, amdgpu_pci_addresses, read_drm_devices
-from amdgpu_discovery.driver.hidden_gpus import find_hidden_functions
+from amdgpu_discovery.driver.drm import (
+    AMDGPU_PCI_DEVICES,
+    DRM_MAJOR,
+    DrmDevice,
+    FoundGpu,
+    amdgpu_pci_addresses,
+    read_drm_devices,
+)
 from amdgpu_discovery.driver.kfd_topology import parse_number, read_gpu_id, read_vram_bytes
-from amdgpu_discovery.gpu import NO_RENDER_NODE, NOT_IN_KFD, Gpu, GpuLocation, PciAddress, UnnumberedGpu
+from amdgpu_discovery.gpu import (
+    NO_RENDER_NODE,
+    NOT_IN_KFD,
+    DeviceNumber,
+    Gpu,
+    GpuLocation,
+    PciAddress,
+    UnnumberedGpu,
+)
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import join_gpus, number_gpus, parse_hexadecimal
 
@@ -38,6 +51,9 @@ def find_unnumbered_gpus(host: Host) -> list[UnnumberedGpu]:
     found, topology = join_gpus(host)
     numbered = {gpu.pci_address for gpu in found}
     if topology.hidden:
+        # Imported here, because most processes may use every GPU.
+        from amdgpu_discovery.driver.hidden_gpus import find_hidden_functions
+
         numbered |= find_hidden_functions(host, found)
     slots_in_kfd = {node.slot for node in topology.gpu_nodes}
     device_by_address = {device.pci_address: device for device in read_drm_devices(host)}
@@ -66,8 +82,8 @@ def _describe(host: Host, found: FoundGpu, location: GpuLocation) -> Gpu:
     device_id = node.read("device_id")
     return Gpu(
         **location.as_dict(),
-        render_node=drm_number(location.render_path, location.render_minor),
-        card_node=drm_number(card_path, location.card_minor or 0) if card_path else None,
+        render_node=_drm_number(location.render_path, location.render_minor),
+        card_node=_drm_number(card_path, location.card_minor or 0) if card_path else None,
         gpu_id=read_gpu_id(host, node),
         gfx_target=target,
         device_id=device_id,
@@ -81,6 +97,11 @@ def _describe(host: Host, found: FoundGpu, location: GpuLocation) -> Gpu:
         is_apu=target in APU_TARGETS or device_id in APU_DEVICE_IDS or node.read("cpu_cores_count") > 0,
         xgmi_hive=node.read("hive_id") or None,
     )
+
+
+def _drm_number(path: str, minor: int) -> DeviceNumber:
+    """Return the number of a card or render node. Its name has the minor (drm_sysfs.c), so sysfs is not read."""
+    return DeviceNumber(path=path, major=DRM_MAJOR, minor=minor)
 
 
 def _read_vram_bytes(host: Host, found: FoundGpu, location: GpuLocation) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from amd_gpu_tracker.book.policy import Policy, TrackedGpu
+from amd_gpu_tracker.book.policy import NO_ID, Policy, TrackedGpu
 from amd_gpu_tracker.errors import GpusChanged
 from amdgpu_discovery.driver.drm import AMDGPU_PCI_DEVICES
 from amdgpu_discovery.numbering import hidden_numbers
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     # The properties that a board, partitioned in one way, keeps at every address.
     Board = tuple[tuple[str, str, str, int], ...]
-
-NO_ID = "0x0"
 
 
 class Match(Value):

@@ -21,6 +21,8 @@ RESTART_GRACE = 15
 LONGEST_GRACE = 3600
 # Hexadecimal digits of 64 bits.
 LONGEST_UNIQUE_ID = 16
+# The hardware has none.
+NO_ID = "0x0"
 
 
 class TrackedGpu(Value):
@@ -28,7 +30,7 @@ class TrackedGpu(Value):
 
     # `GpuLocation.key`: its PCI address and its rank among the partitions there.
     key: str
-    # In hexadecimal, as 64 bits are too many for some readers of JSON; "0x0" if the hardware has none.
+    # In hexadecimal, as 64 bits are too many for some readers of JSON.
     unique_id: str
     # "cpx_nps4", "" for hardware without partitions.
     partition: str

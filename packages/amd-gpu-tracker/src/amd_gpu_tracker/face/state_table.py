@@ -70,7 +70,7 @@ def find_page(tracker: Tracker, *, now: float) -> Page:
 
 def _notes_of(tracker: Tracker, states: Sequence[GpuState], *, now: float) -> tuple[str, ...]:
     notes = notes_of(states, [ticket.since for ticket in tracker.waiting()], now=now)
-    foreign = [f"Not listed: {gpu.words}" for gpu in find_foreign_gpus(tracker.book.state.host)]
+    foreign = [f"Not listed: {gpu.words}" for gpu in find_foreign_gpus(tracker.host)]
     return tuple(filter(None, (tracker.service_problem(), *notes, *tracker.pod_notes(), *foreign)))
 
 

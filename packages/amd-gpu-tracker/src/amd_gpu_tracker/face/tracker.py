@@ -6,8 +6,7 @@ import os
 
 from amd_gpu_tracker.book.lock import LOCK_SECONDS, KernelLock, LibraryLock
 from amd_gpu_tracker.book.state import KUBELET_SOCKET, State, open_state
-from amd_gpu_tracker.claims.claim import Book
-from amd_gpu_tracker.companion import find_sharing, require_sharing
+from amd_gpu_tracker.companion import find_line, find_sharing, require_sharing
 from amd_gpu_tracker.errors import ContainerRunning
 from amd_gpu_tracker.leases.processes import Processes
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from amd_gpu_tracker.book.refusal_log import Refusal
     from amd_gpu_tracker.claims.accessibility import AccessibilityChange
     from amd_gpu_tracker.claims.adoption import Notify
+    from amd_gpu_tracker.claims.claim import Book
     from amd_gpu_tracker.claims.handover import Reservation
     from amd_gpu_tracker.face.recording import Recording
     from amd_gpu_tracker.face.tracked_gpus import TrackedGpus
@@ -76,32 +76,43 @@ class Tracker:
         self._processes = processes or Processes()
         self._state = open_state(host, os.environ)
         self._kubelet: KubeletPods | None = None
-        self._book = Book(self._state, self._processes, lambda path: lock(path, lock_timeout), self._find_pods)
+        self._lock = lambda path: lock(path, lock_timeout)
+        self._book: Book | None = None
 
     @property
     def settings(self) -> LastingSettings:
         """Return the settings about users and containers, which outlive `reset`."""
         from amd_gpu_tracker.face.tracking import LastingSettings
 
-        return LastingSettings(self._book)
+        return LastingSettings(self.book)
 
     @property
     def recording(self) -> Recording:
         """Return the records of reservations and of the use of GPUs, and the metrics."""
         from amd_gpu_tracker.face.recording import Recording
 
-        return Recording(self._book)
+        return Recording(self.book)
 
     @property
     def gpus(self) -> TrackedGpus:
         """Return the numbers of the tracked GPUs, and which of them are withheld."""
         from amd_gpu_tracker.face.tracked_gpus import TrackedGpus
 
-        return TrackedGpus(self._book)
+        return TrackedGpus(self.book)
+
+    @property
+    def host(self) -> Host:
+        """Return the host whose GPUs it tracks."""
+        return self._host
 
     @property
     def book(self) -> Book:
         """Return the reservations, for amd-gpu-sharing."""
+        if self._book is None:
+            # Imported here, because most lists need only the files.
+            from amd_gpu_tracker.claims.claim import Book
+
+            self._book = Book(self._state, self._processes, self._lock, self._find_pods)
         return self._book
 
     @property
@@ -158,13 +169,13 @@ class Tracker:
         from amd_gpu_tracker.claims.accessibility import change_accessibility
 
         self._take_over()
-        return change_accessibility(self._book, request, exclusive=exclusive, rules=self._rules)
+        return change_accessibility(self.book, request, exclusive=exclusive, rules=self._rules)
 
     def preview_accessibility(self, request: str, *, exclusive: bool) -> AccessibilityChange:
         """Return what `set_accessibility` would do now with the same `request` and `exclusive`, and change nothing."""
         from amd_gpu_tracker.claims.accessibility import preview_accessibility
 
-        return preview_accessibility(self._book, request, exclusive=exclusive, rules=self._rules)
+        return preview_accessibility(self.book, request, exclusive=exclusive, rules=self._rules)
 
     def drain(self, request: str, *, reason: str = "", until: float = 0) -> tuple[int, ...]:
         """Stop giving out the GPUs that `request` names, and return their numbers; their current users keep them.
@@ -176,13 +187,13 @@ class Tracker:
         from amd_gpu_tracker.claims.draining import drain
 
         by = find_person(self._processes) or 0
-        return _numbers(drain(self._book, request, reason=reason, until=until, by=by))
+        return _numbers(drain(self.book, request, reason=reason, until=until, by=by))
 
     def undrain(self, request: str) -> tuple[int, ...]:
         """Give out the GPUs that `request` names again; return the numbers of those that were drained. RequestError."""
         from amd_gpu_tracker.claims.draining import undrain
 
-        return _numbers(undrain(self._book, request))
+        return _numbers(undrain(self.book, request))
 
     def status(self) -> Status:
         """Return every GPU with its accessibility and the containers that use it. Takes no lock, changes nothing."""
@@ -231,7 +242,7 @@ class Tracker:
     def _keep_sick(self, health: Mapping[str, Health], *, with_errors: bool) -> None:
         from amd_gpu_tracker.claims.sick import record_sick
 
-        record_sick(self._book, health, with_errors=with_errors, gives_sick=self._rules.gives_sick)
+        record_sick(self.book, health, with_errors=with_errors, gives_sick=self._rules.gives_sick)
 
     def pod_notes(self) -> list[str]:
         """Return sentences about pods: devices that are none of this host's GPUs, and why kubelet did not answer."""
@@ -250,7 +261,7 @@ class Tracker:
 
         # A file that cannot be understood, or a full disk, must not hide the states; `doctor` reports it.
         try:
-            recheck(self._book, gives_dirty=self._rules.gives_dirty)
+            recheck(self.book, gives_dirty=self._rules.gives_dirty)
         except ToolkitError:
             return
 
@@ -259,7 +270,7 @@ class Tracker:
         from amd_gpu_tracker.watch.usage.reader import UsageReader
 
         self._take_over()
-        return UsageReader(self._state, self._processes, self._book.lock)
+        return UsageReader(self._state, self._processes, self.book.lock)
 
     def history(self, *, since: float, until: float) -> Iterator[Used | None]:
         """Yield the reservations that overlap the time from `since` to `until`, and None for each unreadable line.
@@ -292,7 +303,7 @@ class Tracker:
         from amd_gpu_tracker.claims.by_name import hold_by_name
 
         return hold_by_name(
-            self._book,
+            self.book,
             name or _new_name(),
             request,
             pid=pid,
@@ -311,7 +322,7 @@ class Tracker:
 
         wants = self._find_wants
         gpus = preview_by_name(
-            self._book, name or _new_name(), request, rules=self._rules, find_wants=wants, vram_mb=vram_mb
+            self.book, name or _new_name(), request, rules=self._rules, find_wants=wants, vram_mb=vram_mb
         )
         return gpus, build_environment(gpus, locate_gpus(self._host), "")
 
@@ -332,7 +343,7 @@ class Tracker:
         """
         line = require_sharing()
         reservation: Reservation = line.wait_in_line(
-            *(self._book, name or _new_name(), request, self._rules),
+            *(self.book, name or _new_name(), request, self._rules),
             timeout=timeout,
             notify=tell,
             release=self.release,
@@ -345,20 +356,20 @@ class Tracker:
 
         These are root's jobs, the caller's, and the jobs of all users of the service.
         """
-        line = find_sharing()
-        return line.find_waiting(self._book) if line else []
+        line = find_line(self._state, State(self._host))
+        return line.find_waiting(self.book) if line else []
 
     def service_problem(self) -> str:
         """Return a sentence if the service that gives GPUs to people has failed, else ""; none without it."""
-        line = find_sharing()
-        return str(line.describe_failure(self._host)) if line else ""
+        sharing = find_sharing()
+        return str(sharing.describe_failure(self._host)) if sharing else ""
 
     def cancel(self, name: str) -> bool:
         """Remove the job `name` from the queue; False if no such job waits.
 
         NotPermitted if the caller may not cancel it. SharingMissing if amd-gpu-sharing is not installed.
         """
-        cancelled: bool = require_sharing().cancel(self._book, name)
+        cancelled: bool = require_sharing().cancel(self.book, name)
         return cancelled
 
     def release(self, container_id: str) -> tuple[int, ...]:
@@ -369,7 +380,7 @@ class Tracker:
         """
         from amd_gpu_tracker.claims.release import release
 
-        released = release(self._book, container_id, creators=(self._processes.myself(),))
+        released = release(self.book, container_id, creators=(self._processes.myself(),))
         if released.living:
             raise ContainerRunning(f"container {container_id} is still running", hint="stop it first")
         keys = {key for lease in released.dropped for key in lease.gpus}
@@ -392,7 +403,7 @@ class Tracker:
         from amd_gpu_tracker.leases.lease_scan import prune_leases
 
         state = State(self._host)
-        with self._book.lock(state.lock_path):
+        with self.book.lock(state.lock_path):
             prune_leases(state, self._processes, state.lease_paths())
 
     def _take_over(self, tell: Notify = ignore) -> None:
@@ -405,12 +416,12 @@ class Tracker:
         # Most commands do not switch the tracker.
         from amd_gpu_tracker.face.tracking import Tracking
 
-        return Tracking(self._book)
+        return Tracking(self.book)
 
     def _find_wants(self) -> Iterable[Collection[int]]:
         """Return the numbers of the GPUs that each job in line wants."""
-        line = find_sharing()
-        return line.find_wants(self._book) if line else ()
+        line = find_line(self._state, State(self._host))
+        return line.find_wants(self.book) if line else ()
 
 
 def _new_name() -> str:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.book.kinds import kind_of
 from amd_gpu_tracker.book.lease import Lease, boot_offset, on_this_clock
-from amd_gpu_tracker.book.matching import NO_ID, match_gpus
-from amd_gpu_tracker.book.policy import EXCLUSIVE, SHARED, TrackedGpu
+from amd_gpu_tracker.book.policy import EXCLUSIVE, NO_ID, SHARED, TrackedGpu
 from amd_gpu_tracker.book.state import State
 from amd_gpu_tracker.errors import GpusChanged, Message
-from amd_gpu_tracker.leases.lease_scan import scan_leases
-from amd_gpu_tracker.leases.user_leases import read_user_leases
 from amdgpu_discovery.numbering import locate_gpus
 from amdgpu_discovery.value import Value
 
@@ -165,8 +161,15 @@ def read_status(state: State, processes: Processes) -> Status:
 def read_status_with_leases(state: State, processes: Processes) -> tuple[Status, list[OwnedLease]]:
     """Return who uses what, and the living leases behind it: those of root and of the caller, then those of users."""
     policy = state.read_policy()
-    if not policy.enabled:
-        return Status(enabled=False), []
+    return _read_tracked(state, processes, policy) if policy.enabled else (Status(enabled=False), [])
+
+
+def _read_tracked(state: State, processes: Processes, policy: Policy) -> tuple[Status, list[OwnedLease]]:
+    # Imported here, because most hosts track nothing.
+    from amd_gpu_tracker.book.matching import match_gpus
+    from amd_gpu_tracker.leases.lease_scan import scan_leases
+    from amd_gpu_tracker.leases.user_leases import read_user_leases
+
     gpus = locate_gpus(state.host)
     # The leases of root and, if the caller is a user, the caller's own.
     states = {each.run_directory: each for each in (State(state.host), state)}
@@ -220,6 +223,7 @@ def _describe_gpus(
 def title_with_name(lease: Lease) -> str:
     """Return the title of the holder of a lease for a sentence, with the name of the person."""
     # Imported here, because few commands show people.
+    from amd_gpu_tracker.book.kinds import kind_of
     from amdgpu_discovery.usage.people import title_of_person
 
     message = Message(text=kind_of(lease).title(), people=(lease.person,) if lease.person else ())
@@ -272,6 +276,8 @@ def _uses_by_key(leases: Iterable[OwnedLease]) -> dict[str, list[ContainerUse]]:
 
 
 def _use(lease: Lease, user: int | None) -> ContainerUse:
+    from amd_gpu_tracker.book.kinds import kind_of
+
     return ContainerUse(
         container_id=lease.container_id,
         root=lease.root,

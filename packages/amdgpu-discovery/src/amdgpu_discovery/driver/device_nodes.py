@@ -11,7 +11,7 @@ from amdgpu_discovery.driver.drm import DRM_MAJOR
 from amdgpu_discovery.driver.kfd_topology import parse_number
 from amdgpu_discovery.errors import DeviceNodeError
 from amdgpu_discovery.files import CHARACTER_DEVICE, DIRECTORY, FILE_TYPE, PERMISSIONS
-from amdgpu_discovery.gpu import DeviceNode, DeviceNumber, GpuLocation
+from amdgpu_discovery.gpu import DeviceNode, GpuLocation
 from amdgpu_discovery.host import Host, is_user_namespace
 
 TYPE_CHECKING = False
@@ -68,11 +68,6 @@ def find_device_nodes(host: Host, gpus: Iterable[GpuLocation]) -> list[DeviceNod
         )
         for path, status in found.items()
     ]
-
-
-def drm_number(path: str, minor: int) -> DeviceNumber:
-    """Return the number of a card or render node. Its name has the minor (drm_sysfs.c), so sysfs is not read."""
-    return DeviceNumber(path=path, major=DRM_MAJOR, minor=minor)
 
 
 def read_kfd_number(host: Host) -> tuple[int, int] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from amd_gpu_tracker.book.drains import read_drains
 from amd_gpu_tracker.book.state import UNHELD_FILE, State, open_state
 from amd_gpu_tracker.leases.processes import Processes
 from amd_gpu_tracker.leases.status import GpuUse, LostGpu, read_status_with_leases
@@ -47,9 +46,9 @@ def find_states(
     counters, which accesses the hardware: a screen that looks every second sets it only for its first page, and passes
     its `earlier` findings. Without `with_all_processes`, the open files of those that do not compute are read only for
     a GPU that is in use by none that does: a host may have thousands. `limits` define when a GPU is suspect or sick.
-    `note` is called with the health of GPUs by their keys, without those that were not asked; notes about sick ones are
-    read after that. `pods` are those to which kubelet has given GPUs, by the key of the GPU. Errors as `locate_gpus`;
-    StateError if the tracker's files cannot be understood.
+    If GPUs are tracked, `note` is called with their health by their keys, without those that were not asked; notes
+    about sick ones are read after that. `pods` are those to which kubelet has given GPUs, by the key of the GPU. Errors
+    as `locate_gpus`; StateError if the tracker's files cannot be understood.
     """
     known = {gpu.pci_address: gpu.health for gpu in earlier}
     return _States(
@@ -83,11 +82,9 @@ class _States:
         self._lost = status.lost
         addresses = [str(gpu.pci_address) for gpu in self._gpus]
         self._health = read(addresses)
-        if note:
+        if note and status.enabled:
             note({gpu.key: health for gpu in self._gpus if (health := self._health[str(gpu.pci_address)]).is_known})
-        self._withheld: dict[str, dict[str, Drain]] = {}
-        for each in read_drains(host):
-            self._withheld.setdefault(each.key, {})[each.state] = each
+        self._withheld = _read_withheld(state)
         self._uses = read_gpu_uses(host, self._gpus, self._health)
         self._processes = find_gpu_processes(host, self._gpus) if with_all_processes else self._find_processes(host)
         self._leaked = self._find_leaked(state, processes.now())
@@ -210,6 +207,18 @@ class _States:
         if pod := self._pods.get(tracked.key):
             return pod.title, pod.container
         return person, printable(processes[0].program) if processes else ""
+
+
+def _read_withheld(state: State) -> dict[str, dict[str, Drain]]:
+    """Return the notes about GPUs that are not given out, by key and by `Drain.state`."""
+    found: dict[str, dict[str, Drain]] = {}
+    if state.has_drains:
+        # Imported here, because most hosts have none.
+        from amd_gpu_tracker.book.drains import read_drains
+
+        for each in read_drains(state.host):
+            found.setdefault(each.key, {})[each.state] = each
+    return found
 
 
 def _untracked(gpu: Gpu) -> GpuUse:

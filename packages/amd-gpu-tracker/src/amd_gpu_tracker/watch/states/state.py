@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from amd_gpu_tracker.book.drains import DIRTY, Drain
 from amd_gpu_tracker.leases.status import GpuUse
 from amd_gpu_tracker.leases.use import GpuProcess
 from amdgpu_discovery.health.reading import SICK, SUSPECT, Health
@@ -12,11 +11,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from amd_gpu_tracker.book.drains import Drain
+
 FREE = "free"
 RESERVED = "reserved"
 IN_USE = "in use"
 DRAINING = "draining"
 DRAINED = "drained"
+DIRTY = "dirty"
 LOST = "lost"
 # In these states, lists show who and what has the GPU.
 USUAL = (FREE, RESERVED, IN_USE)

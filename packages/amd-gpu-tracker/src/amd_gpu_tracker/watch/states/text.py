@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-from amd_gpu_tracker.book.drains import DIRTY
-from amd_gpu_tracker.times import format_minutes, format_short_age
 from amd_gpu_tracker.watch.show.listing import (
     DISABLED,
     LIMIT,
@@ -15,7 +13,7 @@ from amd_gpu_tracker.watch.show.listing import (
     format_listing,
     format_share,
 )
-from amd_gpu_tracker.watch.states.state import DRAINED, DRAINING, FREE, IN_USE, LOST, RESERVED, STATES, GpuState
+from amd_gpu_tracker.watch.states.state import DIRTY, DRAINED, DRAINING, FREE, IN_USE, LOST, RESERVED, STATES, GpuState
 from amdgpu_discovery.health.reading import SICK, SUSPECT
 
 TYPE_CHECKING = False
@@ -106,6 +104,9 @@ def notes_of(states: Sequence[GpuState], waiting_since: Sequence[float], *, now:
     notes += hidden_notes(states)
     notes += idle_notes(states, now=now)
     if waiting_since:
+        # Imported here, because mostly nobody waits.
+        from amd_gpu_tracker.times import format_minutes
+
         jobs = "1 job waits" if len(waiting_since) == 1 else f"{len(waiting_since)} jobs wait"
         notes.append(f"{jobs} for GPUs, the first for {format_minutes(now - min(waiting_since))}")
     if not any(gpu.accessibility for gpu in states):
@@ -159,9 +160,16 @@ def _cells(gpu: GpuState, now: float, blocks: str, trend: Sequence[int]) -> dict
         "Watt": _number(gpu.watts, "W"),
         "Who": gpu.person or NOTHING,
         "What": _what(gpu),
-        "Since": NOTHING if gpu.since is None else format_short_age(now - gpu.since),
-        ENDS: NOTHING if (end := _end(gpu)) is None else format_short_age(end - now),
+        "Since": NOTHING if gpu.since is None else _age(now - gpu.since),
+        ENDS: NOTHING if (end := _end(gpu)) is None else _age(end - now),
     }
+
+
+def _age(seconds: float) -> str:
+    # Imported here, because a list in which nobody has a GPU shows no time.
+    from amd_gpu_tracker.times import format_short_age
+
+    return format_short_age(seconds)
 
 
 def _end(gpu: GpuState) -> float | None:
