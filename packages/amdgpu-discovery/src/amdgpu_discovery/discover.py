@@ -10,7 +10,7 @@ from amdgpu_discovery.driver.drm import (
     amdgpu_pci_addresses,
     read_drm_devices,
 )
-from amdgpu_discovery.driver.kfd_topology import parse_number, read_gpu_id, read_vram_bytes
+from amdgpu_discovery.driver.kfd_topology import count_nodes, parse_number, read_gpu_id, read_vram_bytes
 from amdgpu_discovery.gpu import (
     NO_RENDER_NODE,
     NOT_IN_KFD,
@@ -22,6 +22,10 @@ from amdgpu_discovery.gpu import (
 )
 from amdgpu_discovery.host import Host
 from amdgpu_discovery.numbering import join_gpus, number_gpus, parse_hexadecimal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # LLVM's processors that exist only in APUs (AMDGPU back end, "Processors"); MI300A shares gfx942 with MI300X.
 APU_TARGETS = frozenset(
@@ -67,6 +71,11 @@ def find_unnumbered_gpus(host: Host) -> list[UnnumberedGpu]:
         for address in amdgpu_pci_addresses(host)
         if address not in numbered
     ]
+
+
+def find_processors(host: Host, gpus: Sequence[GpuLocation]) -> int:
+    """Return how many of KFD's nodes are processors, on a host with these GPUs."""
+    return count_nodes(host) - gpus[0].host_total if gpus else 1
 
 
 def format_gfx_target(version: int) -> str:

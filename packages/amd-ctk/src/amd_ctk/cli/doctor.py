@@ -10,15 +10,16 @@ import typer
 from amd_ctk.cli import offers
 from amd_ctk.doctor.facts.all import Facts, read_facts
 from amd_ctk.doctor.facts.users import find_user
-from amd_ctk.doctor.repairs import Repair, find_repairs
 from amd_ctk.doctor.run import Result, format_json, format_results, is_healthy, require_engine, run_checks
-from amd_ctk.gpus.listing import find_gpu_states
-from amd_ctk.pages import find_page
 from amd_ctk.wrapped import print_wrapped
 from amdgpu_discovery.command_line.context import PrintJson, announce, host_of
 from amdgpu_discovery.command_line.plain_help import examples
 from amdgpu_discovery.errors import ToolkitError
 from amdgpu_discovery.host import Host
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from amd_ctk.doctor.repairs import Repair
 
 
 @examples("sudo amd-ctk doctor", "sudo amd-ctk doctor --container web", "amd-ctk doctor --only=driver,kfd -v")
@@ -83,6 +84,8 @@ def _examine(host: Host, container: str, *, engine: str, **chosen: list[str]) ->
 
 def _repair(host: Host, facts: Facts, results: list[Result], *, ask: bool) -> bool:
     """Apply the repairs that the user agrees to; return whether anything was changed."""
+    from amd_ctk.doctor.repairs import find_repairs
+
     repairs = find_repairs(host, facts, results)
     if not repairs:
         print("--fix has nothing to change", file=sys.stderr)
@@ -116,6 +119,8 @@ def _confirm() -> bool:
 
 def _prove(host: Host, engine: str) -> None:
     """Print a table of GPUs and engines, and write it to a file; exit with 1 unless all is proved."""
+    from amd_ctk.gpus.listing import find_gpu_states
+    from amd_ctk.pages import find_page
     from amd_ctk.prove.engines import find_engines
     from amd_ctk.prove.prove import PROOF, format_proofs, is_proved, prove, require_provable, write_proof
 

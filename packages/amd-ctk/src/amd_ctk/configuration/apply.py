@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping
 
 from amd_ctk.configuration.edit import Edit, EngineEdit, prepare_edit, save
@@ -49,7 +48,10 @@ def ask_engine(engine: Engine, text: str, path: str) -> tuple[str, str | None]:
     """
     if engine.check_command is None or shutil.which(engine.check_command(path)[0]) is None:
         return "", None
-    with tempfile.TemporaryDirectory(prefix="amd-ctk-") as directory:
+    # Imported here, because most commands only look.
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix="amd-ctk-") as directory:
         file = os.path.join(directory, os.path.basename(path))
         with open(file, "w", encoding="utf-8", newline="") as copy:
             copy.write(engine.checked_text(text))

@@ -5,7 +5,6 @@ The records suffice to undo the changes even in a file that was edited since.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -91,7 +90,12 @@ class Record(Value):
 
 def digest(text: str | None) -> str:
     """Return a digest of a file's text, "" if there is no file."""
-    return "" if text is None else hashlib.sha256(text.encode()).hexdigest()
+    if text is None:
+        return ""
+    # Imported here, because it loads OpenSSL, and most commands only look.
+    from hashlib import sha256
+
+    return sha256(text.encode()).hexdigest()
 
 
 class Ledger:

@@ -25,6 +25,8 @@ ROOTLESS_SOCKET = re.compile(r"unix://(/var)?/run/user/[0-9]+/(docker|podman/pod
 PODMAN_ROOT_SOCKET = re.compile(r"unix://(/var)?/run/podman/")
 # Where Podman listens for Docker's API, of root and of a user.
 PODMAN_SOCKET = re.compile(r"unix://(/.*)?/podman/podman\.sock")
+# It drops requests for runtimes and GPUs.
+PODMAN_API_FIX = "start it with 'podman --runtime amd system service', or request driver=cdi,device=amd.com/gpu=0"
 ADDRESS = "DOCKER_HOST"
 CONTEXT = "DOCKER_CONTEXT"
 # Of an address in a message.

@@ -365,3 +365,10 @@ def read_id(word: str) -> int | None:
     digits = word[1:] if word.startswith(("+", "-")) else word
     is_number = digits.isascii() and digits.isdecimal() and len(digits) <= MOST_ID_DIGITS
     return int(word) if is_number else None
+
+
+def number_of_id(word: str) -> int | None:
+    """Return the number of a user or group, None for a name that only the image knows."""
+    if word in ("", "root"):
+        return 0
+    return read_id(word)

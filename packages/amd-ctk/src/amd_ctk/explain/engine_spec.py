@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from amd_ctk.cdi.engine_devices import LARGEST_SPEC, read_spec_files, resolve_devices
 from amd_ctk.cdi.generate_options import SPEC_DIRECTORIES
-from amd_ctk.engines.engine_words import KEEP_GROUPS, PODMAN, read_id
+from amd_ctk.engines.engine_words import KEEP_GROUPS, PODMAN, number_of_id
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_view import find_cdi_directories, find_cdi_refusal, find_version, maps_users
 from amd_ctk.explain.host_nodes import DRI, EVERY_ACCESS, find_mapped, find_nodes, is_cdi_name, parse_mapping
@@ -115,13 +115,6 @@ def _user(container: Container) -> Tree:
         found["gid"] = number_of_id(gid)
     groups = [number for number in map(number_of_id, container.groups) if number is not None]
     return {**found, "additionalGids": groups} if groups else found
-
-
-def number_of_id(word: str) -> int | None:
-    """Return the number of a user or group, None for a name that only the image knows."""
-    if word in ("", "root"):
-        return 0
-    return read_id(word)
 
 
 def _give_nodes(container: Container, host: Host, refusals: list[ToolkitError]) -> tuple[list[Tree], list[Tree]]:

@@ -10,7 +10,7 @@ from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.cdi.generate_options import SPEC_DIRECTORIES
 from amd_ctk.configuration.engine import is_amd_runtime
 from amd_ctk.engines import docker
-from amd_ctk.engines.engine_address import is_elsewhere
+from amd_ctk.engines.engine_address import PODMAN_API_FIX, is_elsewhere
 from amd_ctk.engines.engine_answers import ENGINE_SECONDS, ask_info
 from amd_ctk.engines.engine_words import DOCKER, PODMAN
 from amd_ctk.engines.podman_files import FIRST_WITH_SPEC_DIRECTORIES, podman_files
@@ -35,7 +35,6 @@ RUNTIMES_OF_PODMAN = frozenset(
 )
 # Podman 4.3 drops such requests, 5.4 heeds them.
 FIRST_PODMAN_API_WITH_CDI = (5,)
-PODMAN_API_FIX = "start it with 'podman --runtime amd system service', or request driver=cdi,device=amd.com/gpu=0"
 CONFIGURE = {
     "docker": "run 'sudo amd-ctk runtime configure' and 'sudo systemctl restart docker'",
     "podman": "run 'sudo amd-ctk runtime configure --runtime=podman'",

@@ -21,7 +21,6 @@ from amd_ctk.explain.plan import (
     Plan,
     find_given,
     find_located,
-    find_processors,
     find_refusals,
     preview_start,
     starting,
@@ -37,6 +36,7 @@ from amd_gpu_tracker import claim_nodes, may_be_tracking
 from amd_gpu_tracker.claims.hook_entries import refuse_unlimited
 from amdgpu_discovery.choices.oci_spec import Grant
 from amdgpu_discovery.choices.selection import asks_for_nothing
+from amdgpu_discovery.discover import find_processors
 from amdgpu_discovery.errors import RequestError, ToolkitError
 from amdgpu_discovery.gpu import GpuLocation
 from amdgpu_discovery.health.reading import read_health

@@ -27,7 +27,6 @@ from amdgpu_discovery.choices.oci_spec import Grant, gpus_in_spec, names_gpus
 from amdgpu_discovery.choices.selection import resolve
 from amdgpu_discovery.choices.unknown_gpus import shown
 from amdgpu_discovery.discover import find_unnumbered_gpus
-from amdgpu_discovery.driver.kfd_topology import count_nodes
 from amdgpu_discovery.errors import DriverUnavailable, FileError, RequestError, SpecError, ToolkitError
 from amdgpu_discovery.gpu import DeviceNode, GpuLocation
 from amdgpu_discovery.host import Host
@@ -211,11 +210,6 @@ def find_located(host: Host) -> list[GpuLocation]:
         return locate_gpus(host)
     except DriverUnavailable:
         return []
-
-
-def find_processors(host: Host, gpus: Sequence[GpuLocation]) -> int:
-    """Return how many of KFD's nodes are processors, on a host with these GPUs."""
-    return count_nodes(host) - gpus[0].host_total if gpus else 1
 
 
 def find_given(spec: dict[str, Any], host: Host, located: Sequence[GpuLocation], granted: Grant) -> list[GpuLocation]:

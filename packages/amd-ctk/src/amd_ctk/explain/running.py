@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from amd_ctk.engines.engine_answers import ENGINE_SECONDS, ask_image, ask_names
-from amd_ctk.engines.engine_words import ENGINES, KEEP_GROUPS, PODMAN, engine_of
+from amd_ctk.engines.engine_words import ENGINES, KEEP_GROUPS, PODMAN, engine_of, number_of_id
 from amd_ctk.explain.container import Container, ExplainError
-from amd_ctk.explain.engine_spec import number_of_id
 from amd_gpu_tracker import Processes, RunningContainer, find_running_containers
 from amdgpu_discovery.choices.oci_spec import read_spec
 from amdgpu_discovery.command_line.programs import Answer, ask, is_podman_set_up

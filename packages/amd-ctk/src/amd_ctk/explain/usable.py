@@ -7,9 +7,9 @@ import stat
 from collections.abc import Sequence
 from typing import Any
 
-from amd_ctk.engines.engine_words import DOCKER, KEEP_GROUPS
+from amd_ctk.engines.engine_words import DOCKER, KEEP_GROUPS, number_of_id
 from amd_ctk.explain.container import Container
-from amd_ctk.explain.engine_spec import ACCESS, number_of_id
+from amd_ctk.explain.engine_spec import ACCESS
 from amd_ctk.explain.engine_view import AMD
 from amd_ctk.explain.host_nodes import DRI, find_mounted
 from amd_ctk.explain.plan import Plan

@@ -15,7 +15,7 @@ from amd_ctk.engines.docker import (
     FIRST_WITH_GPUS,
     ROOTLESS_FILE,
 )
-from amd_ctk.explain.engine_view import PODMAN_API_FIX
+from amd_ctk.engines.engine_address import PODMAN_API_FIX
 
 CONFIGURE = "sudo amd-ctk runtime configure"
 USE_AMD_RUNTIME = "use --runtime=amd -e AMD_VISIBLE_DEVICES=all"

@@ -11,10 +11,9 @@ from contextlib import suppress
 from shlex import quote
 
 from amd_ctk.doctor.facts import read_or
-from amd_ctk.explain.plan import find_processors
 from amd_ctk.gpus.listing import tracker_with_rules
 from amd_gpu_tracker import GpuState
-from amdgpu_discovery.discover import find_gpus, find_unnumbered_gpus
+from amdgpu_discovery.discover import find_gpus, find_processors, find_unnumbered_gpus
 from amdgpu_discovery.driver.device_nodes import KFD_PATH, find_device_nodes, read_kfd_number
 from amdgpu_discovery.driver.drm import AMDGPU_PCI_DEVICES, DRM_MAJOR
 from amdgpu_discovery.driver.kfd_topology import TOPOLOGY, parse_number

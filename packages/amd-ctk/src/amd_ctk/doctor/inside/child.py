@@ -5,7 +5,6 @@ Opening a file may block, and the container may control the answer, so both have
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import select
@@ -21,6 +20,10 @@ from typing import Any
 from amd_ctk.doctor.inside.process import ContainerProcess, parse_status, require_running
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.files import read_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import ctypes
 
 # linux/prctl.h, linux/sched.h, linux/capability.h
 PR_SET_DUMPABLE = 4
@@ -97,7 +100,10 @@ def ask_inside(process: ContainerProcess, probe: Callable[[int], dict[str, Any]]
 
     `probe` gets the result of `open_own_files`. `deadline` is a time of time.monotonic().
     """
-    # Load libc before the fork, because the child cannot import: see become.
+    # Imported here, because doctor mostly looks into no container. Load libc before the fork, because the child cannot
+    # import: see become.
+    import ctypes
+
     libc = ctypes.CDLL(None, use_errno=True)
     parent = os.getpid()
     reader, writer = os.pipe()

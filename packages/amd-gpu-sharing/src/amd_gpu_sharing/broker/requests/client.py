@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +21,10 @@ from amd_gpu_sharing.broker.requests.protocol import (
 )
 from amd_gpu_tracker.errors import Message
 from amdgpu_discovery.errors import ToolkitError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
 
 # systemd restarts a killed broker at once; one that stays away longer was removed.
 RECONNECT_SECONDS = 20.0
@@ -134,6 +137,8 @@ def is_served(path: str, seconds: float = ANSWER_SECONDS) -> bool:
     """Return whether a process at a socket answers within `seconds`, and does not only listen."""
     end = time.monotonic() + seconds
     try:
+        # Most hosts have none, and need no `socket`.
+        os.stat(path)
         with connect(path, seconds) as connected:
             connected.settimeout(max(0.001, end - time.monotonic()))
             # An empty line is refused, and does nothing. A client that was rejected has its answer already.
@@ -203,6 +208,9 @@ def connect(path: str, seconds: float | None = None) -> socket.socket:
     directory, name = os.path.split(path)
     # A socket path is limited to 107 bytes, and the path on a simulated host may be longer.
     opened = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    # Imported here, because most hosts have no broker.
+    import socket
+
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connected.settimeout(seconds)
     until = time.monotonic() + (seconds or 0)

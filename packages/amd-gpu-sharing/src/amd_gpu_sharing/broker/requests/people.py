@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-from calendar import timegm
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from amd_gpu_tracker.errors import WaitRefused
@@ -257,6 +256,9 @@ def _with_limit(permission: Permission, text: str) -> Permission:
 
 
 def _parse_until(text: str) -> int:
+    # Imported here, because few rules end.
+    from calendar import timegm
+
     try:
         return timegm(time.strptime(text, UNTIL_FORM))
     except (OverflowError, ValueError):
