@@ -187,8 +187,8 @@ def counted(bench: Bench) -> Iterator[Row]:
     large = ("AMD_VISIBLE_DEVICES=all",)
     programs = (
         ("a tracked `create`, 512 GPUs", bench.create(LARGE, *large), 5400, 9),
-        ("`amd-ctk status`", bench.command(EIGHT, "amd-ctk", "status"), 2100, 73),
-        ("`amd-ctk explain`", bench.command(EIGHT, "amd-ctk", "explain", "-e", *large), 3900, 214),
+        ("`amd-ctk status`", bench.command(EIGHT, "amd-ctk", "status"), 2200, 73),
+        ("`amd-ctk explain`", bench.command(EIGHT, "amd-ctk", "explain", "-e", *large), 4000, 214),
         ("`amd-ctk cdi generate`", bench.command(EIGHT, *CDI), 2400, 168),
     )
     for what, program, most_calls, most_modules in programs:
