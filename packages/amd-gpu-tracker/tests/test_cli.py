@@ -373,7 +373,7 @@ def test_a_word_that_is_no_number_of_a_user_is_not_ignored(command, uid):
     code, shown, complaint = command("ignore", "--", uid)
 
     assert (code, shown) == (2, "")
-    # Versions of Typer write the name in small letters or as it is in the help, where brackets say that it may be absent.
+    # Versions of Typer write the name in small letters, or as it is in the help, where brackets make it optional.
     assert "error: invalid value for 'uid': " in complaint.lower().replace("[uid]", "uid")
 
 
