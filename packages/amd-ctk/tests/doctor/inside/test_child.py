@@ -39,6 +39,20 @@ def test_without_its_device_cgroup_nothing_is_tried(myself):
     assert failure.value.message == "it cannot be entered: its device cgroup was not found"
 
 
+@pytest.mark.needs("users' processes")
+def test_a_call_that_the_kernel_refuses_is_named(myself, tmp_path):
+    (tmp_path / "cgroup.procs").touch()
+
+    # Nobody joins a user namespace twice; in Docker's containers, nobody joins one at all.
+    with pytest.raises(NoAnswer) as failure:
+        ask_inside(myself.replace(uid_inside=0, cgroups=(str(tmp_path),)), lambda _: {}, time.monotonic() + 60)
+
+    assert failure.value.message in (
+        "it cannot be entered: Invalid argument",
+        "it cannot be entered: the operation is refused",
+    )
+
+
 @pytest.mark.needs("cgroups")
 def test_the_child_has_no_input_and_is_ended_first(myself):
     def look(_):

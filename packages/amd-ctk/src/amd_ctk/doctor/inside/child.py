@@ -5,6 +5,7 @@ Opening a file may block, and the container may control the answer, so both have
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import select
@@ -20,10 +21,6 @@ from typing import Any
 from amd_ctk.doctor.inside.process import ContainerProcess, parse_status, require_running
 from amdgpu_discovery.errors import ToolkitError, reason
 from amdgpu_discovery.files import read_file
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import ctypes
 
 # linux/prctl.h, linux/sched.h, linux/capability.h
 PR_SET_DUMPABLE = 4
@@ -100,10 +97,7 @@ def ask_inside(process: ContainerProcess, probe: Callable[[int], dict[str, Any]]
 
     `probe` gets the result of `open_own_files`. `deadline` is a time of time.monotonic().
     """
-    # Imported here, because doctor mostly looks into no container. Load libc before the fork, because the child cannot
-    # import: see become.
-    import ctypes
-
+    # Load libc before the fork, because the child cannot import: see become.
     libc = ctypes.CDLL(None, use_errno=True)
     parent = os.getpid()
     reader, writer = os.pipe()
