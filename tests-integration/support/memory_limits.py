@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,3 +30,10 @@ def shrink(host: Host, number: int) -> None:
     node = locate_gpus(host)[number].kfd_node
     bank = Path(host.path(f"{NODES}/{node}/mem_banks/0/properties"))
     bank.write_text(bank.read_text().replace(f"size_in_bytes {65520 << 20}\n", f"size_in_bytes {4 * GIB}\n"))
+
+
+def hide_memory(host: Host, number: int) -> None:
+    """Let the kernel not say how much memory a GPU has."""
+    gpu = locate_gpus(host)[number]
+    shutil.rmtree(host.path(f"{NODES}/{gpu.kfd_node}/mem_banks"))
+    Path(host.path(f"/sys/bus/pci/devices/{gpu.pci_address}/mem_info_vram_total")).unlink()

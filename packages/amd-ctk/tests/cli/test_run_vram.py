@@ -151,7 +151,7 @@ def test_a_job_whose_gpu_has_less_memory_than_another_is_refused_and_keeps_no_gp
     assert answer.returncode == 4
     assert answer.stderr.splitlines()[-1] == (
         "8192 MiB is more than GPU 1 has, which is 4096 MiB"
-        " (ask for less, or for GPUs that have it, as in all+vram:8192MiB)"
+        " (ask for less, or for GPUs that have it, as in auto:1+vram:8192MiB)"
     )
     assert not (tmp_path / "ran").exists()
     assert in_use(tracked) == []

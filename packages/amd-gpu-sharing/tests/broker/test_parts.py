@@ -11,7 +11,7 @@ from amd_gpu_sharing.service import Service
 from amd_gpu_tracker.claims.container import StartingContainer, claim_nodes
 from amd_gpu_tracker.face.tracker import Tracker
 from amdgpu_discovery.numbering import locate_gpus
-from support.memory_limits import shrink
+from support.memory_limits import hide_memory, shrink
 from support.shared_host import ALICE, BOB, CAROL, make_demand, run, users, wait_until
 
 
@@ -24,10 +24,7 @@ def broker(broker):
     return broker
 
 
-TOO_MUCH = (
-    "4: 5000 MiB is more than GPU 0 has, which is 4096 MiB"
-    " (ask for less, or for GPUs that have it, as in all+vram:5000MiB)"
-)
+TOO_MUCH = "4: 5000 MiB is more than GPU 0 has, which is 4096 MiB"
 
 
 def part(name, gpus, mib, **more):
@@ -69,7 +66,19 @@ def test_a_spare_job_has_a_gpu_with_the_memory_that_limits_it(host, person):
     shrink(host, 0)
 
     assert person(ALICE, part("worker", "auto:1", 5000, spare=True)).line() == "got (1,)"
-    assert person(ALICE, part("late", "0", 5000, spare=True)).line() == TOO_MUCH
+    assert person(ALICE, part("late", "0", 5000, spare=True)).line() == (
+        f"{TOO_MUCH} (ask for less, or for GPUs that have it, as in auto:1+vram:5000MiB)"
+    )
+
+
+@pytest.mark.parametrize("is_waiting", [False, True])
+def test_only_a_job_that_is_no_part_has_a_gpu_whose_memory_is_unknown(host, person, is_waiting):
+    hide_memory(host, 0)
+
+    assert person(ALICE, part("train", "0", 5000, wait=is_waiting)).line() == (
+        "4: the memory of GPU 0 is not known (leave the amount of memory out)"
+    )
+    assert person(ALICE, part("worker", "0", 5000, spare=True)).line() == "got (0,)"
 
 
 def test_a_job_that_a_gpu_of_its_reservation_cannot_hold_is_refused_and_gets_nothing(host, person):
@@ -77,8 +86,8 @@ def test_a_job_that_a_gpu_of_its_reservation_cannot_hold_is_refused_and_gets_not
     person(ALICE, Request(verb=RESERVE, name="debug", gpus="0", seconds=600)).line()
     inside = part("inside", "", 5000, reservation="debug")
 
-    assert person(ALICE, inside).line() == TOO_MUCH
-    assert person(ALICE, inside.replace(verb=PREVIEW)).line() == TOO_MUCH
+    assert person(ALICE, inside).line() == f"{TOO_MUCH} (ask for less)"
+    assert person(ALICE, inside.replace(verb=PREVIEW)).line() == f"{TOO_MUCH} (ask for less)"
     assert parts(host, 0) == {"40001/debug": 0}
 
 
@@ -178,7 +187,7 @@ def test_a_job_in_a_reservation_has_the_whole_gpus_of_it(host, person):
 def test_a_part_for_longer_than_any_gpu_has_is_refused_at_once(person):
     assert person(ALICE, part("huge", "0", 70000)).line() == (
         "4: 70000 MiB is more than GPU 0 has, which is 65520 MiB"
-        " (ask for less, or for GPUs that have it, as in all+vram:70000MiB)"
+        " (ask for less, or for GPUs that have it, as in auto:1+vram:70000MiB)"
     )
 
 

@@ -21,7 +21,7 @@ from amdgpu_discovery.choices.rules import ChoiceRules
 from amdgpu_discovery.discover import find_gpus
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
-from support.memory_limits import shrink
+from support.memory_limits import hide_memory, shrink
 
 # Of each of four MI210.
 VRAM_MB = 65520
@@ -128,7 +128,7 @@ def test_a_preview_has_the_gpu_that_would_be_chosen(machine):
             "0",
             (
                 "65521 MiB is more than GPU 0 has, which is 65520 MiB"
-                " (ask for less, or for GPUs that have it, as in all+vram:65521MiB)"
+                " (ask for less, or for GPUs that have it, as in auto:1+vram:65521MiB)"
             ),
         ),
         ("auto:1", "auto:1: no GPU of this host fits vram:65521MiB ('amd-ctk gpu list' shows them)"),
@@ -141,18 +141,35 @@ def test_more_than_a_gpu_has_is_refused_for_ever(machine, request_text, sentence
     assert str(refusal.value) == sentence
 
 
-@pytest.mark.parametrize("request_text", ["all", "all+gfx90a", "1-2"])
-def test_all_and_named_gpus_include_those_that_are_too_small_for_the_part(machine, request_text):
+@pytest.mark.parametrize(
+    ("request_text", "instead", "numbers"),
+    [
+        ("all", "all+vram:5000MiB", (0, 1, 3)),
+        ("All", "all+vram:5000MiB", (0, 1, 3)),
+        ("all+gfx90a", "all+vram:5000MiB", (0, 1, 3)),
+        ("1-2", "auto:2+vram:5000MiB", (0, 1)),
+    ],
+)
+def test_all_and_named_gpus_include_those_that_are_too_small_for_the_part(machine, request_text, instead, numbers):
     shrink(machine.host, 2)
 
     with pytest.raises(RequestError) as refusal:
         machine.tracker.reserve(request_text, name="late", vram_mb=5000)
 
     assert str(refusal.value) == (
-        "5000 MiB is more than GPU 2 has, which is 4096 MiB"
-        " (ask for less, or for GPUs that have it, as in all+vram:5000MiB)"
+        f"5000 MiB is more than GPU 2 has, which is 4096 MiB (ask for less, or for GPUs that have it, as in {instead})"
     )
-    assert machine.tracker.reserve("all+vram:5000MiB", name="wide", vram_mb=5000).numbers == (0, 1, 3)
+    assert machine.tracker.reserve(instead, name="wide", vram_mb=5000).numbers == numbers
+
+
+def test_no_part_is_promised_of_a_gpu_whose_memory_is_unknown(machine):
+    hide_memory(machine.host, 0)
+
+    with pytest.raises(RequestError) as refusal:
+        machine.tracker.reserve("0", name="late", vram_mb=5000)
+
+    assert str(refusal.value) == "the memory of GPU 0 is not known (leave the amount of memory out)"
+    assert machine.tracker.reserve("auto:1", name="other", vram_mb=5000).numbers == (1,)
 
 
 def test_a_released_part_is_free_again(machine):
@@ -379,6 +396,12 @@ def test_a_users_own_reservation_is_of_a_gpu_that_has_the_memory(machine, own):
     assert own.reserve("auto:1", name="own", vram_mb=5000).numbers == (1,)
     with pytest.raises(RequestError, match="5000 MiB is more than GPU 0 has, which is 4096 MiB"):
         own.reserve("0", name="late", vram_mb=5000)
+
+
+def test_a_users_own_reservation_is_of_a_gpu_whose_memory_is_unknown(machine, own):
+    hide_memory(machine.host, 0)
+
+    assert own.reserve("0", name="own", vram_mb=5000).numbers == (0,)
 
 
 STEPS = st.one_of(

@@ -9,8 +9,8 @@ from amd_gpu_sharing.broker.requests.demand import Demand
 from support.shared_host import make_demand, make_ticket
 
 
-def job(name, count):
-    return make_demand(count, 0b1, name=name)
+def job(name, count, **fields):
+    return make_demand(count, 0b1, name=name, **fields)
 
 
 def test_a_waiter_is_told_who_is_before_it():
@@ -26,6 +26,11 @@ def test_a_waiter_is_told_who_is_before_it():
     [
         (1, [], "waiting for 1 GPU: 1 free of 8"),
         (2, [job("a", 1)], "waiting for 2 GPUs: 1 free of 8, 1 job before this one (a: 1 GPU)"),
+        (
+            1,
+            [job("a", 1), job("b", 2, vram_mb=60000), job("c", 2)],
+            "waiting for 1 GPU: 1 free of 8, 3 jobs before this one (a: 1 GPU, b: 60000 MiB of 2 GPUs, c: 2)",
+        ),
         (
             1,
             [job("a", 1), *[job("b", 2)] * 198],

@@ -13,7 +13,7 @@ from amd_gpu_tracker.claims.reservation import preview, reserve
 from amd_gpu_tracker.enabled import may_be_draining
 from amd_gpu_tracker.errors import ContainerRunning, GpusRefused, TrackerDisabled
 from amd_gpu_tracker.leases.lease_scan import scan_leases
-from amdgpu_discovery.choices.selection import may_be_choice, select_gpus
+from amdgpu_discovery.choices.selection import ALL, may_be_choice, select_gpus, split_items
 from amdgpu_discovery.choices.unknown_gpus import NAMES_SHOWN
 from amdgpu_discovery.errors import RequestError
 from amdgpu_discovery.numbering import locate_gpus
@@ -162,7 +162,8 @@ def find_wanted(host: Host, request: str, rules: ChoiceRules, vram_mb: int = 0) 
         return None, named
     from amd_gpu_tracker.claims.parts import with_memory
 
-    return None, with_memory(host, named, vram_mb)
+    is_all = choice or ALL in split_items(request.lower())
+    return None, with_memory(host, named, vram_mb, instead=ALL if is_all else f"auto:{len(named)}")
 
 
 def find_person(processes: Processes) -> int | None:
@@ -212,8 +213,9 @@ def _find_claim(
     requests = rules.expand_request(request, choice)
     claim = Claim(holder=holder, wanted=wanted, ways=(BY_API,), requests=requests)
     if vram_mb:
-        from amd_gpu_tracker.claims.parts import totals_of
+        from amd_gpu_tracker.claims.parts import require_known, totals_of
 
+        require_known(wanted)
         claim = claim.replace(vram_mb=vram_mb, totals=totals_of(wanted), shares_by_vram=rules.shares_by_vram)
     return choice, wanted, claim
 

@@ -24,15 +24,22 @@ def totals_of(gpus: Iterable[Gpu]) -> dict[str, int]:
     return {gpu.key: (gpu.vram_bytes or 0) // MEBIBYTE for gpu in gpus}
 
 
-def with_memory(host: Host, named: Sequence[GpuLocation], vram_mb: int) -> list[Gpu]:
-    """Return GPUs with what is known of their memory; RequestError if one can never give a part of this size."""
+def with_memory(host: Host, named: Sequence[GpuLocation], vram_mb: int, *, instead: str = "") -> list[Gpu]:
+    """Return GPUs with what is known of their memory; RequestError, which advises `instead`, if one has less."""
     keys = {gpu.key for gpu in named}
     gpus = [gpu for gpu in find_gpus(host) if gpu.key in keys]
-    for gpu, total in zip(gpus, totals_of(gpus).values(), strict=True):
-        if total < vram_mb:
-            hint = f"ask for less, or for GPUs that have it, as in all+vram:{vram_mb}MiB"
+    hint = "ask for less" + (f", or for GPUs that have it, as in {instead}+vram:{vram_mb}MiB" if instead else "")
+    for gpu in gpus:
+        if gpu.vram_bytes and (total := gpu.vram_bytes // MEBIBYTE) < vram_mb:
             raise RequestError(f"{vram_mb} MiB is more than GPU {gpu.number} has, which is {total} MiB", hint=hint)
     return gpus
+
+
+def require_known(gpus: Iterable[Gpu]) -> None:
+    """Raise RequestError if the memory of one of these GPUs is unknown, so that no part of it can be promised."""
+    for gpu in gpus:
+        if not gpu.vram_bytes:
+            raise RequestError(f"the memory of GPU {gpu.number} is not known", hint="leave the amount of memory out")
 
 
 def find_room(

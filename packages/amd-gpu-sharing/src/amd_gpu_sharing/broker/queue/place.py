@@ -185,8 +185,7 @@ def format_waiting(
     if not before:
         return f"{said}{hint}"
     named = [
-        f"{title(other)}: {_part(other)}{other.count if place else _gpus(other.count)}"
-        for place, other in enumerate(before[:MOST_NAMED_GPUS])
+        f"{title(other)}: {_count(other, is_first=not place)}" for place, other in enumerate(before[:MOST_NAMED_GPUS])
     ]
     jobs = len(before)
     more = f" and {jobs - len(named)} more" if jobs > len(named) else ""
@@ -218,8 +217,11 @@ def _named(numbers: Sequence[int]) -> str:
     return f"GPU{'s' if len(numbers) > 1 else ''} {format_numbers(numbers).replace(',', '')}"
 
 
-def _part(demand: Demand) -> str:
-    return f"{demand.vram_mb} MiB of " if demand.vram_mb else ""
+def _count(demand: Demand, *, is_first: bool) -> str:
+    """Return how many GPUs a job wants; after the first job, whole GPUs are only counted."""
+    if demand.vram_mb:
+        return f"{demand.vram_mb} MiB of {_gpus(demand.count)}"
+    return _gpus(demand.count) if is_first else str(demand.count)
 
 
 def _gpus(count: int) -> str:

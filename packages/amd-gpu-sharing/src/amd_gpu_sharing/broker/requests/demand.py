@@ -14,6 +14,7 @@ from amd_gpu_tracker.book.job_ids import job_id
 from amd_gpu_tracker.book.lease import ProcessId
 from amd_gpu_tracker.claims.by_name import find_wanted, is_contested
 from amd_gpu_tracker.claims.claim import Book
+from amd_gpu_tracker.claims.parts import require_known
 from amd_gpu_tracker.errors import TrackerDisabled
 from amdgpu_discovery.choices.rules import NO_RULES, ChoiceRules
 from amdgpu_discovery.choices.selection import select_gpus
@@ -105,6 +106,8 @@ def resolve_demand(book: Book, terms: Terms, permission: Permission, peer: Peer,
     # A spare job ends for others, which would not give them a GPU of which somebody else has a part, too. And a user's
     # own queue promises no parts.
     vram_mb = 0 if request.spare or book.state.is_rootless else request.vram_mb or 0
+    if vram_mb:
+        require_known(wanted)
     if not wanted:
         raise RequestError("the request names no GPU", hint="name GPUs, or say how many, as in free:1")
     count = choice.count if choice else len(wanted)
