@@ -102,6 +102,7 @@ def test_without_root_there_is_never_a_trace(runner, wheels, amd_host, words):
     """The programs that the runner has made are those that a user has made."""
     if os.geteuid() != 0:
         pytest.skip("this is no test for users, who run the others as themselves")
+    runner("version", host=amd_host.path)
     for directory in (runner.directory, *runner.directory.parents[:2], amd_host.path.parent):
         directory.chmod(0o755)
     limited = ["setpriv", "--reuid", f"{NOBODY}", "--regid", f"{NOBODY}", "--clear-groups", "--"]
