@@ -10,7 +10,7 @@ from amd_gpu_sharing.broker.requests import client, protocol
 from amd_gpu_sharing.failure import find_last_error, find_restart, find_start, has_failed, require_not_failed
 from amd_gpu_tracker.book.job_ids import require_name
 from amd_gpu_tracker.errors import NotDone, ServiceMissing
-from amdgpu_discovery.errors import ToolkitError
+from amdgpu_discovery.errors import RequestError, ToolkitError
 from amdgpu_discovery.usage.people import behind_sudo
 
 TYPE_CHECKING = False
@@ -137,13 +137,19 @@ class Service:
 
 
 def _knows_no_parts(path: str, request: protocol.Request) -> bool:
-    """Return whether the service understands a request only without its amount of memory, as earlier versions do."""
+    """Return whether the service understands a request only without an amount of memory, as earlier versions do."""
     if not request.vram_mb:
         return False
+    # No GPU is wanted, so whoever understands this refuses it for that, before it looks at the queue.
+    probe = protocol.Request(verb=protocol.PREVIEW, name=request.name)
+    codes = [_find_exit_code(path, each) for each in (probe, probe.replace(vram_mb=1))]
+    return codes == [RequestError.exit_code, protocol.ProtocolError.exit_code]
+
+
+def _find_exit_code(path: str, request: protocol.Request) -> int:
+    """Return the exit code of the answer to a request, 0 for none."""
     try:
-        answer = client.send_request(path, request.replace(verb=protocol.PREVIEW, vram_mb=None))
-    except client.Refused as error:
-        return error.exit_code != protocol.ProtocolError.exit_code
-    except ToolkitError:
-        return False
-    return answer is not None
+        client.send_request(path, request)
+    except ToolkitError as error:
+        return error.exit_code
+    return 0

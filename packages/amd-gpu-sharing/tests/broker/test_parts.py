@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
+from amd_gpu_sharing.broker.queue import queue
 from amd_gpu_sharing.broker.queue.order import HeldUp, Outlook
 from amd_gpu_sharing.broker.requests.client import Refused
 from amd_gpu_sharing.broker.requests.protocol import PREVIEW, RESERVE, Request
@@ -266,6 +269,36 @@ def test_a_service_of_an_earlier_version_is_named_with_the_command_that_restarts
 def test_what_no_version_understands_is_refused_in_the_words_of_the_service(host, broker):
     with pytest.raises(Refused, match=r"^the request cannot be understood$"):
         Service(host).run(part("train", "0," * 600, 1000), timeout=None, notify=print)
+
+
+@pytest.fixture
+def full(broker, person, monkeypatch):
+    """Return a service whose queue is full: who wants a part of GPU 7 cannot even wait for it."""
+    broker.kill()
+    with monkeypatch.context() as patched:
+        patched.setattr(queue, "MOST_WAITING", 1)
+        broker.start()
+    assert person(ALICE, part("train", "7", 65520)).line() == "got (7,)"
+    assert person(BOB, part("eval", "7", 1000)).line().startswith("waiting for 1 GPU")
+    return Service(broker.host)
+
+
+@pytest.mark.parametrize("ask", [Service.preview, partial(Service.run, timeout=None, notify=print)])
+def test_a_full_queue_is_no_sign_of_an_earlier_version(full, ask):
+    with pytest.raises(Refused, match=r"^too many jobs are already waiting \(try again later\)$"):
+        ask(full, part("late", "7", 1000))
+
+
+def test_a_reservation_of_a_part_is_no_sign_of_an_earlier_version(host, broker):
+    request = Request(name="debug", gpus="0", seconds=600, vram_mb=1000)
+
+    with pytest.raises(Refused, match=r"^a reservation has whole GPUs \(leave the amount of memory out\)$"):
+        Service(host).reserve(request, timeout=None, notify=print)
+
+
+def test_an_impossible_part_is_no_sign_of_an_earlier_version(host, broker):
+    with pytest.raises(Refused, match=r"^the request cannot be understood$"):
+        Service(host).preview(part("odd", "0", 1 << 32))
 
 
 @pytest.mark.parametrize("mib", [-1, 1 << 32])
