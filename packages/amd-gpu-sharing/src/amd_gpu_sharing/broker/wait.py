@@ -72,8 +72,9 @@ def wait_in_line(
     state, processes = book.state, book.processes
     require_name(name)
     choice, wanted = require_possible(state, request, rules, vram_mb)
-    # A user's own queue promises no parts of GPUs.
+    # A user's own queue promises no parts of GPUs, and may be served by an earlier version, which does not know them.
     part_mb = 0 if state.is_rootless else vram_mb
+    gpus = f"{choice.text}+vram:{vram_mb}MiB" if choice and vram_mb > part_mb else request
     state.prepare()
     tickets = Tickets(state, processes)
     _require_free_name(state, name, processes, tickets)
@@ -86,12 +87,12 @@ def wait_in_line(
     run = Request(
         verb=RUN,
         name=name,
-        gpus=request,
+        gpus=gpus,
         wait=True,
         numbers=rules.numbers,
         rules=fields,
         behind=behind,
-        vram_mb=vram_mb or None,
+        vram_mb=part_mb or None,
     )
     try:
         answer = _send_request(state, processes, run, timeout, notify)
@@ -101,8 +102,8 @@ def wait_in_line(
             # The service may have granted the GPUs at this moment.
             release(name)
         raise
-    gpus = [gpu for gpu in locate_gpus(state.host) if gpu.number in answer.numbers]
-    return Reservation(name, gpus, dict(answer.environment), release=release)
+    given = [gpu for gpu in locate_gpus(state.host) if gpu.number in answer.numbers]
+    return Reservation(name, given, dict(answer.environment), release=release)
 
 
 def _give_up(name: str, tickets: Tickets, processes: Processes) -> None:
