@@ -58,6 +58,39 @@ def test_a_container_gets_the_limit_in_front_of_the_users_own_options(engines, a
     )
 
 
+ROOTLESS = "--vram=8GiB is not enforced: the container is rootless, and root owns the cgroups that have limits\nGPU 0\n"
+
+
+@pytest.mark.parametrize("default", ["runc", "amd"])
+def test_docker_that_says_it_is_rootless_enforces_no_limit(engines, amd_ctk, default):
+    path = engines("docker", {**OURS, "DefaultRuntime": default, "SecurityOptions": ["name=rootless"]})
+
+    answer = amd_ctk("run", "--gpus=0", "--vram=8GiB", "--", "docker", "run", "image", PATH=path)
+
+    assert (answer.returncode, answer.stderr) == (0, ROOTLESS)
+
+
+def test_docker_that_is_not_asked_is_rootless_by_its_address(engines, amd_ctk):
+    path = engines("docker")
+    words = ("run", "--gpus=0", "--vram=8GiB", "--", "docker", "run", "--runtime=amd", "image")
+
+    answer = amd_ctk(*words, PATH=path, DOCKER_HOST="unix:///run/user/1000/docker.sock")
+
+    assert (answer.returncode, answer.stderr) == (0, ROOTLESS)
+
+
+def test_where_limits_are_required_rootless_docker_is_refused(engines, amd_ctk):
+    path = engines("docker", {**OURS, "SecurityOptions": ["name=rootless"]})
+    amd_ctk("config", "set", "vram-limit", "required")
+
+    answer = amd_ctk("run", "--vram=8GiB", "--", "docker", "run", "image", PATH=path)
+
+    assert answer.stderr == (
+        "--vram=8GiB cannot be enforced: the container is rootless, and root owns the cgroups that have limits"
+        f" {LET_START}\n"
+    )
+
+
 def test_where_the_kernel_has_no_limits_a_container_starts_and_one_line_says_so(tracked, engines, amd_ctk):
     path = engines("docker")
     give_cgroup(tracked, "cpu memory pids")

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 
 from amd_ctk.cdi.engine_devices import read_spec_files, resolve_devices
 from amd_ctk.configuration.engine import is_amd_runtime
-from amd_ctk.engines.engine_address import find_own_settings, is_elsewhere
+from amd_ctk.engines.engine_address import find_own_settings, is_elsewhere, leads_to_rootless
 from amd_ctk.engines.engine_answers import ENGINE_SECONDS, ask_info
 from amd_ctk.engines.engine_words import (
+    DOCKER,
     PODMAN,
     engine_of,
     environment_of,
@@ -50,6 +51,8 @@ class EngineOptions(Value):
 
     fixed: tuple[str, ...] = ()
     has_cdi: bool = False
+    # Whether the `docker` of the command is known to lead to an engine without root.
+    is_rootless: bool = False
 
     def for_gpus(self, numbers: Sequence[int]) -> tuple[str, ...]:
         """Return the options for the GPUs with these numbers."""
@@ -85,7 +88,7 @@ def find_options(argv: Sequence[str], host: Host, environment: Mapping[str, str]
     if chosen in PLAIN_RUNTIMES:
         raise NoGpusByEngine(f"the container runs under {chosen}, which gives it no GPU", hint=f"write {RUNTIME}")
     if chosen:
-        return EngineOptions()
+        return EngineOptions(is_rootless=engine == DOCKER and leads_to_rootless(engine, before, environment))
     command = [*prefix, argv[0], *before]
     refusal = without_runtime(engine, find_own_settings(environment, engine, before))
     return _of_podman(command, host) if engine == PODMAN else _of_docker(command, host, refusal)
@@ -102,17 +105,17 @@ def _of_docker(command: Sequence[str], host: Host, refusal: ToolkitError) -> Eng
     info = ask_info(command)
     if info.is_podman and not info.runtimes:
         # The `docker` of podman-docker describes itself as Podman does.
-        return _of_podman(command, host)
+        return _of_podman(command, host).replace(is_rootless=info.is_rootless)
     if not info.runtimes:
         return _without_answer(info.answer, command)
     ours = [name for name, program in info.runtimes.items() if name == "amd" or is_amd_runtime(program)]
     if info.default_runtime in ours:
-        return EngineOptions()
+        return EngineOptions(is_rootless=info.is_rootless)
     if info.is_podman:
         # Podman's Docker API drops the runtime of a container.
         return _by_cdi(host, ToolkitError("Podman's Docker API takes no runtime", hint=PODMAN_SERVICE_HINT))
     if ours:
-        return EngineOptions(fixed=(f"--runtime={ours[0]}",))
+        return EngineOptions(fixed=(f"--runtime={ours[0]}",), is_rootless=info.is_rootless)
     return _by_cdi(host, refusal, reads_specs=bool(info.cdi_directories))
 
 

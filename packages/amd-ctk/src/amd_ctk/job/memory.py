@@ -85,5 +85,6 @@ def _find_obstacle(job: PlannedJob, host: Host, options: EngineOptions | None) -
     if options and options.has_cdi:
         return BY_CDI
     is_podman = engine_of(job.argv[find_engine(job.argv)]) == PODMAN
-    is_rootless = is_podman and os.geteuid() != 0 and not without_prefixes(job.argv).is_sudo
+    is_of_user = is_podman and os.geteuid() != 0 and not without_prefixes(job.argv).is_sudo
+    is_rootless = is_of_user or (options is not None and options.is_rootless)
     return find_obstacle(host, RUNC, is_rootless=is_rootless)
