@@ -17,6 +17,7 @@ WORDS = ("podman", "--runtime=/usr/bin/amd-container-runtime", "run", "-e", "AMD
 LIMIT = "dmem.max"
 DOCKER = ("docker", "run", "--runtime=amd", "-e", "AMD_VISIBLE_DEVICES=0", "-e", "AMD_VRAM=8GiB", "rocm")
 WITHOUT_SYSTEMD = "AMD_VRAM=8GiB is not enforced: crun sets a limit only where systemd makes the container's cgroup"
+ABLE = 'runtime_supports_nocgroup = ["amd-container-runtime"]\n'
 BY_CRUN = "AMD_VRAM=8GiB is enforced by crun only where systemd makes the container's cgroup"
 
 
@@ -131,6 +132,64 @@ def test_a_rootless_container_has_no_limit(limited, monkeypatch, is_sudo, notes)
 
     assert [each for each in explanation.notes if "AMD_VRAM" in each] == notes
     assert bool(unified(explanation)) is is_sudo
+
+
+# As Podman 4.3.1 called a stub with --cgroup-manager=systemd: with no --cgroups, "enabled" and "no-conmon" as
+# `--systemd-cgroup create`, with "split" as `create`, and with "disabled" as `--cgroup-manager disabled create`, if
+# runtime_supports_nocgroup names the stub without its directory. It read [containers] cgroups for the same.
+@pytest.mark.parametrize(
+    ("cgroups", "limit", "note"),
+    [
+        ("", {LIMIT: "drm/0000:03:00.0/vram 8589934592"}, None),
+        ("enabled", {LIMIT: "drm/0000:03:00.0/vram 8589934592"}, None),
+        ("no-conmon", {LIMIT: "drm/0000:03:00.0/vram 8589934592"}, None),
+        ("split", None, WITHOUT_SYSTEMD),
+        ("disabled", None, WITHOUT_SYSTEMD),
+    ],
+)
+@pytest.mark.parametrize("way", ["option", "setting"])
+def test_podman_may_leave_systemd_out_for_one_container(limited, give_crun, cgroups, limit, note, way):
+    give_crun("1.28")
+    settings = Path(limited.path("/etc/containers/containers.conf"))
+    settings.parent.mkdir(parents=True)
+    lines = f'[containers]\ncgroups = "{cgroups}"\n' if way == "setting" else ""
+    settings.write_text(f'{lines}[engine]\ncgroup_manager = "systemd"\n{ABLE}')
+    option = [f"--cgroups={cgroups}"] if way == "option" else []
+
+    explanation = explain(limited, "--group-add=keep-groups", *option)
+
+    assert unified(explanation) == limit
+    assert [each for each in explanation.notes if "AMD_VRAM" in each or "--cgroups" in each] == [note] * bool(note)
+    assert explanation.starts
+
+
+@pytest.mark.parametrize("way", ["option", "setting"])
+def test_podman_refuses_a_container_without_a_cgroup_under_a_runtime_that_no_setting_names(limited, way):
+    if way == "setting":
+        settings = Path(limited.path("/etc/containers/containers.conf"))
+        settings.parent.mkdir(parents=True)
+        settings.write_text('[containers]\ncgroups = "disabled"\n')
+
+    explanation = explain(limited, *["--cgroups=disabled"][: way == "option"])
+
+    assert [str(refusal) for refusal in explanation.plan.refusals] == [
+        "podman refuses /usr/bin/amd-container-runtime without cgroups (add --cgroups=enabled)"
+    ]
+
+
+@pytest.mark.parametrize("uid", [0, 1000])
+def test_a_container_of_docker_that_says_it_is_rootless_has_no_limit(limited, monkeypatch, uid):
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    runtimes = {"amd": "/usr/bin/amd-container-runtime"}
+    docker = EngineInfo(version=(28,), runtimes=runtimes, default_runtime="runc", is_rootless=True)
+    address = {"HOME": "/home/u", "DOCKER_HOST": "unix:///home/u/.docker/run/docker.sock"}
+
+    explanation = explain_container(parse_run(DOCKER, address).replace(info=docker), limited)
+
+    assert unified(explanation) is None
+    assert [each for each in explanation.notes if "AMD_VRAM" in each] == [
+        "AMD_VRAM=8GiB is not enforced: the container is rootless, and root owns the cgroups that have limits"
+    ]
 
 
 def test_an_old_crun_enforces_none(limited, give_crun):

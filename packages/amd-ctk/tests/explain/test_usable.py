@@ -10,6 +10,7 @@ from shutil import rmtree
 
 import pytest
 
+from amd_ctk.engines.engine_answers import EngineInfo
 from amd_ctk.explain import engine_view
 from amd_ctk.explain.container import Container
 from amd_ctk.explain.engine_view import find_runtime
@@ -116,6 +117,17 @@ def test_user_who_joined_the_group_after_login_is_told_to_log_in_again(rootless,
 
 def test_user_whom_a_list_of_the_node_names_opens_it_without_the_group(rootless):
     assert numbers(rootless("--rm", is_member=False, is_listed=True)) == [3]
+
+
+def test_root_who_calls_the_docker_of_a_user_is_not_that_user(closed, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    address = {"DOCKER_HOST": "unix:///run/user/1000/docker.sock"}
+    docker = EngineInfo(version=(28,), is_rootless=True)
+
+    explanation = explain_container(parse_run(["docker", "run", *NODES, "rocm"], address).replace(info=docker), closed)
+
+    assert explanation.problems[0].startswith("user 0 of a rootless container may not open /dev/kfd, which is 0660 ")
+    assert numbers(explanation) == []
 
 
 def test_list_of_the_node_names_the_caller_and_no_other_user_of_the_container(rootless):

@@ -40,8 +40,9 @@ class Container(Value):
     runtime: str = ""
     # What Podman adds of its configuration files: "devices" and "env".
     settings: tuple[str, ...] = ()
-    # As after Podman's --cgroup-manager.
+    # As after Podman's --cgroup-manager and --cgroups.
     cgroup_manager: str = ""
+    cgroups: str = ""
     # The directory of the caller's own settings, which rootless engines read; "" for an engine of root.
     own_settings: str = ""
     privileged: bool = False
@@ -81,8 +82,8 @@ class Container(Value):
 
     @property
     def is_rootless(self) -> bool:
-        """Return whether the container's engine runs without root."""
-        return bool(self.own_settings)
+        """Return whether the container's engine runs without root, as its address or its answer says."""
+        return bool(self.own_settings) or self.info.is_rootless
 
     @property
     def variables(self) -> list[str]:

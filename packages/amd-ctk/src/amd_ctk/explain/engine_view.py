@@ -47,6 +47,8 @@ MOST_COUNTED_GPUS = 64
 NVIDIA = "nvidia.com"
 # The cgroup driver of engines that leave cgroups to systemd.
 SYSTEMD = "systemd"
+# The values of Podman's --cgroups with which systemd does not make a container's cgroup.
+NO_CGROUP, SPLIT = "disabled", "split"
 # The first Podman whose --gpus looks for the vendor (https://github.com/containers/podman/pull/28008).
 FIRST_PODMAN_WITH_GPUS = (6,)
 
@@ -108,7 +110,7 @@ def find_runtime(container: Container, host: Host) -> RuntimeView:
     names, amd_names, default = _read_runtimes(container, host)
     chosen = container.runtime or default
     if chosen in amd_names or is_amd_runtime(chosen):
-        return RuntimeView(is_amd_runtime=True, name=AMD)
+        return RuntimeView(is_amd_runtime=True, name=AMD, refusal=_refuse_without_cgroup(container, chosen, host))
     if chosen == AMD:
         return RuntimeView(is_amd_runtime=False, refusal=without_runtime(container.engine, container.own_settings))
     if chosen and chosen not in names and not _may_be_runtime(container.engine, chosen, host):
@@ -214,12 +216,27 @@ def maps_users(container: Container, host: Host) -> bool:
 def is_by_systemd(container: Container, host: Host) -> bool | None:
     """Return whether the engine has systemd make a container's cgroup, None if that is not known."""
     driver = container.info.cgroup_driver or container.cgroup_manager
+    if container.engine == PODMAN and _mode_of_cgroups(container, host) in (NO_CGROUP, SPLIT):
+        return False
     if container.engine == PODMAN and not driver:
         setting = read_files(container, host).last(("engine", "cgroup_manager"))
         if not isinstance(setting, str):
             return runs_systemd(host) if host.is_this_machine else None
         driver = setting
     return driver == SYSTEMD if driver else None
+
+
+def _mode_of_cgroups(container: Container, host: Host) -> object:
+    return container.cgroups or read_files(container, host).last(("containers", "cgroups"))
+
+
+def _refuse_without_cgroup(container: Container, runtime: str, host: Host) -> ToolkitError | None:
+    """Return why Podman refuses a container without a cgroup: only runtimes that a setting names make one."""
+    if container.engine != PODMAN or _mode_of_cgroups(container, host) != NO_CGROUP:
+        return None
+    named = read_files(container, host).last(("engine", "runtime_supports_nocgroup"))
+    is_able = isinstance(named, list) and os.path.basename(runtime) in named
+    return None if is_able else ToolkitError(f"podman refuses {runtime} without cgroups", hint="add --cgroups=enabled")
 
 
 def find_cdi_directories(container: Container, host: Host) -> tuple[str, ...]:

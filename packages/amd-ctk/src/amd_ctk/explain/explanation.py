@@ -103,7 +103,9 @@ def _with_findings(
     """Return the explanation of a spec with what the engine adds to it: refusals, problems, notes and doubts."""
     problems = (*container.problems, *_find_unread(container, explanation, view), *explanation.problems)
     # The engine looks at devices before it calls the runtime.
-    plan = explanation.plan.replace(refusals=(*container.refusals, *built.refusals, *explanation.plan.refusals))
+    of_engine = [view.refusal] if view.refusal and view.is_amd_runtime else []
+    refusals = (*container.refusals, *of_engine, *built.refusals, *explanation.plan.refusals)
+    plan = explanation.plan.replace(refusals=refusals)
     located = find_located(host)
     listed = [] if plan.refusals else find_listed(plan, container, located)
     notes = (*container.notes, *explanation.notes, *_notes_of(container, explanation, listed))

@@ -22,12 +22,12 @@ OPTIONS = (
     ("read", EITHER, FLAG, "privileged"),
     ("read", EITHER, VALUE, "cap-add device device-cgroup-rule env=e env-file gpus group-add runtime user=u userns"),
     ("read", PODMAN, FLAG, "env-host rootfs unsetenv-all"),
-    ("read", PODMAN, VALUE, "gidmap uidmap unsetenv"),
+    ("read", PODMAN, VALUE, "cgroups gidmap uidmap unsetenv"),
     ("nodes", EITHER, VALUE, "mount volume=v"),
     ("noted", EITHER, VALUE, "annotation volumes-from"),
     # Spellings that --help leaves out.
     ("noted", EITHER, VALUE, "dns-opt net-alias signature-policy"),
-    ("noted", PODMAN, VALUE, "cert-dir cgroup-conf cgroups env-merge group-entry pod pod-id-file preserve-fd"),
+    ("noted", PODMAN, VALUE, "cert-dir cgroup-conf env-merge group-entry pod pod-id-file preserve-fd"),
     ("noted", PODMAN, VALUE, "preserve-fds rdt-class secret subgidname subuidname"),
     # Options of Podman itself, which it also takes after `run`: here, and in the last rows.
     ("noted", PODMAN, VALUE, "default-mounts-file hooks-dir runtime-flag"),

@@ -71,6 +71,7 @@ VALUES = {
         "annotation": (re.compile(".*=.*", re.DOTALL), "annotations must be formatted KEY=VALUE"),
         "runtime": (re.compile(".+"), "must provide a valid path"),
         "env": (re.compile("([^=].*)?", re.DOTALL), 'invalid variable: "{}"'),
+        "cgroups": (re.compile("(enabled|disabled|no-conmon|split)?"), 'invalid cgroup mode "{}"'),
     },
 }
 MAYBE_REMOTE = "the command may go to an engine on another machine; this is what one on this host would do"
@@ -120,6 +121,7 @@ def parse_run(
         runtime=runtime,
         is_podman_api=engine == DOCKER and leads_to_podman(before, environment),
         cgroup_manager=options.get("cgroup-manager", own_values(before, "--cgroup-manager") or [""])[-1],
+        cgroups=options.get("cgroups", [""])[-1],
         cdi_directories=tuple(own_values(before, SPEC_DIRECTORY_OPTION)) if is_podman else (),
         own_settings="" if is_sudo and is_podman else find_own_settings(environment, engine, before),
         # A root file system in a directory has no variables.

@@ -240,6 +240,9 @@ def _read_caller(container: Container) -> ProcessUser:
 
 def _is_caller(container: Container) -> bool:
     """Return whether a rootless container's user is its caller, and not one of the ids for containers."""
+    # Root only calls a rootless engine of someone else.
+    if not os.geteuid():
+        return False
     user = container.user.partition(":")[0]
     _, is_kept, options = container.user_namespace.partition("--userns=keep-id")
     if not is_kept:
@@ -251,7 +254,7 @@ def _is_caller(container: Container) -> bool:
 
 def _closed_problem(node: NodeAccess, container: Container, plan: Plan, *, is_bound: bool) -> str:
     if is_bound and container.is_rootless:
-        to_other = f"user {container.user} of a rootless container may not open {node.with_owner}"
+        to_other = f"user {container.user or 0} of a rootless container may not open {node.with_owner}"
         words = describe_closed(node, _read_caller(container)) if _is_caller(container) else to_other
         return f"{words}: {_fix_without_root(node, container)}"
     fix = "use --runtime=amd" if is_bound else closed_fix(node)
