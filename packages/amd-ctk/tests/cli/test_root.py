@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -213,3 +214,20 @@ def test_completion_offers_commands(host, amd_ctk, environment, offered):
     host()
 
     assert offered in amd_ctk(**environment).stdout
+
+
+@pytest.mark.parametrize(("shell", "offered"), [("zsh", '"enable":"Enable'), ("fish", "enable\tEnable")])
+def test_completion_needs_no_module_that_the_packages_lack(shell, offered):
+    without = "import sys; sys.modules.update(dict.fromkeys(['pygments', 'markdown_it', 'mdurl'])); "
+    code = f"{without}sys.argv = ['amd-ctk']; from amd_ctk.cli import main; main()"
+    asked = {"_TYPER_COMPLETE_ARGS": "amd-ctk gpu-tracker ", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+
+    answer = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PATH": "/usr/bin:/bin", "_AMD_CTK_COMPLETE": f"complete_{shell}", **asked},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (offered in answer.stdout, answer.stderr) == (True, "")

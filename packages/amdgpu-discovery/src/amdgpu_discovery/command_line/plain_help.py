@@ -79,6 +79,15 @@ class RootCommand(typer.core.TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command line."""
         # TAB completion parses the line as well.
-        if not ctx.resilient_parsing:
+        if ctx.resilient_parsing:
+            _offer_plain_help()
+        else:
             answer_completion(self, ctx.info_name or "", args)
         return super().parse_args(ctx, args)
+
+
+def _offer_plain_help() -> None:
+    """Let TAB show help as it is; Typer draws it with Rich's Markdown, for which packages carry no modules."""
+    from typer import _completion_classes
+
+    vars(_completion_classes)["_sanitize_help_text"] = str
