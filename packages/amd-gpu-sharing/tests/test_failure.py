@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from amd_device_spec.settings_file import compile_settings
 from amd_gpu_sharing import failure
 from amd_gpu_sharing.broker.requests import client, protocol
 from amd_gpu_sharing.broker.requests.client import ServiceFailed, ServiceStopped
@@ -86,6 +87,8 @@ def test_status_says_so_on_a_host_with_rules(systemd, users, said) -> None:
     settings = Path(systemd.path("/etc/amd-container-toolkit/config.toml"))
     settings.parent.mkdir(parents=True)
     settings.write_text(f"{users}\n")
+    # Python 3.10 reads only compiled settings.
+    compile_settings(systemd)
 
     assert describe_failure(systemd) == (said and f"the service that gives out GPUs has failed: {said}")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from amd_device_spec.settings_file import compile_settings
 from amd_gpu_tracker import Tracker
 
 RULE = "etc/udev/rules.d/72-amd-gpu-access.rules"
@@ -111,6 +112,12 @@ def show_picture(host, name="card1-DP-1"):
     (connector / "enabled").write_text("enabled\n")
 
 
+def hand_on_the_modes_of_the_host(host):
+    Path(host.root, "etc/amd-container-toolkit/config.toml").write_text('users = ["everyone"]\ndevice-mode = "host"\n')
+    # Python 3.10 reads only compiled settings.
+    compile_settings(host)
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -127,9 +134,7 @@ def show_picture(host, name="card1-DP-1"):
             f"systemd does not run: {OPEN_TO_GROUP} (only systemd can close all other GPUs to a job)",
         ),
         (
-            lambda host: Path(host.root, "etc/amd-container-toolkit/config.toml").write_text(
-                'users = ["everyone"]\ndevice-mode = "host"\n'
-            ),
+            hand_on_the_modes_of_the_host,
             f"containers get the host's modes: {OPEN_TO_GROUP} (first run 'sudo amd-ctk config unset device-mode')",
         ),
         (
