@@ -41,7 +41,7 @@ def test_a_planned_reservation_begins_at_its_time_and_ends_after_its_length(host
     assert "reserved: demo of user 40001, planned before: GPUs [0]" in lines
 
 
-def test_jobs_get_its_gpu_before_only_if_their_limit_and_the_time_after_sigterm_end_in_time(broker, person):
+def test_jobs_get_its_gpu_before_only_if_their_limit_and_the_time_after_sigterm_end_in_time(host, broker, person):
     broker.set_terms("fifo", "everyone")
     person(ALICE, later()).line()
 
@@ -52,6 +52,7 @@ def test_jobs_get_its_gpu_before_only_if_their_limit_and_the_time_after_sigterm_
     waiting = person(BOB, run("longer", "0"))
     assert waiting.line() == "waiting for 1 GPU: 0 free of 1 that fits, GPU 0 reserved for later"
     waiting.close()
+    wait_until(lambda: not os.listdir(host.path("/run/amd-container-toolkit/waiting")))
     broker.set_terms("fifo", "everyone:time=10h")
     assert person(BOB, run("as-long", "0", wait=False)).line().startswith("1: GPU 0 is reserved from ")
     broker.set_terms("fifo", "everyone:time=9h")
