@@ -12,7 +12,6 @@ from amd_device_spec.request import (
     SWARM_PREFIX,
     VISIBLE_DEVICES,
     GpuRequest,
-    LimitedMemory,
     Node,
     is_permitted,
     keep_last_request,
@@ -148,18 +147,24 @@ def edit_spec(
     no other container can have its GPUs.
     """
     grant = plan.grant
-    memory = _limit_memory(
-        spec,
-        plan,
-        host,
-        settings,
-        part_mb=part_mb,
-        runtime=runtime,
-        by_systemd=by_systemd,
-        is_preview=is_preview,
-        is_rootless=is_rootless,
-        is_alone=is_alone,
-    )
+    memory = NOT_LIMITED
+    if _may_be_limited(plan, settings, part_mb):
+        # Few containers have a limit.
+        from amd_device_spec.start.memory_limit import limit_memory
+
+        memory = limit_memory(
+            spec,
+            plan.request.memory if plan.request else None,
+            grant,
+            host,
+            settings,
+            part_mb=part_mb,
+            runtime=maker_for(spec) or runtime,
+            by_systemd=by_systemd,
+            is_preview=is_preview,
+            is_rootless=is_rootless,
+            is_alone=is_alone,
+        )
     if grant.vram or memory.mib:
         _drop_limits_of_others(spec)
     nodes = find_device_nodes(host, grant.gpus)
@@ -202,37 +207,11 @@ def _drop_limits_of_others(spec: dict[str, Any]) -> None:
     environment[:] = [variable for variable in environment if variable.partition("=")[0] not in VRAM_VARIABLES]
 
 
-def _limit_memory(
-    spec: dict[str, Any],
-    plan: StartPlan,
-    host: Host,
-    settings: Settings,
-    *,
-    part_mb: int,
-    runtime: str,
-    by_systemd: bool | None,
-    is_preview: bool,
-    is_rootless: bool,
-    is_alone: Callable[[], bool],
-) -> LimitedMemory:
-    """Limit the memory of the container's GPUs, if somebody set a limit. Raises RequestError and SpecError."""
-    asked = plan.request.memory if plan.request else None
-    is_wanted = asked is not None or (plan.grant.gpus and (plan.grant.vram or part_mb or settings.limits_memory))
-    if not is_wanted:
-        return NOT_LIMITED
-    # Few containers have a limit.
-    from amd_device_spec.start.memory_limit import limit_memory
-
-    maker = maker_for(spec) or runtime
-    return limit_memory(
-        *(spec, asked, plan.grant, host, settings),
-        part_mb=part_mb,
-        runtime=maker,
-        by_systemd=by_systemd,
-        is_preview=is_preview,
-        is_rootless=is_rootless,
-        is_alone=is_alone,
-    )
+def _may_be_limited(plan: StartPlan, settings: Settings, part_mb: int) -> bool:
+    """Return whether somebody set a limit on the memory of the container's GPUs."""
+    if plan.request and plan.request.memory is not None:
+        return True
+    return bool(plan.grant.gpus and (plan.grant.vram or part_mb or settings.limits_memory))
 
 
 def _remove_filters(spec: dict[str, Any], plan: StartPlan, settings: Settings) -> bool:
